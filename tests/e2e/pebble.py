@@ -26,10 +26,10 @@ def free_ports(count):
 class Pebble:
     """`with Pebble(http=PORT, tls=PORT) as pebble:` validates names at these ports."""
 
-    def __init__(self, http, tls, **environment):
+    def __init__(self, http, tls, certificate_days=None, **environment):
         self._folder = tempfile.TemporaryDirectory(prefix="pilotlight-pebble-")
         self.folder = Path(self._folder.name)
-        self._ports = (http, tls)
+        self._ports, self._days = (http, tls), certificate_days
         self._environment = {"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0", "PEBBLE_AUTHZREUSE": "0"}
         self._environment |= environment
         self._processes, self._lines = [], []
@@ -61,6 +61,9 @@ class Pebble:
             "ocspResponderURL": "",
             "externalAccountBindingRequired": False,
         }
+        if self._days:
+            config["certificateValidityPeriod"] = self._days * 86_400
+            config["profiles"] = {"default": {"description": "", "validityPeriod": self._days * 86_400}}
         (self.folder / "config.json").write_text(json.dumps({"pebble": config}))
         dns = ["-http01", "", "-https01", "", "-tlsalpn01", "", "-defaultIPv6", "", "-defaultIPv4", "127.0.0.1"]
         dns += ["-dns01", f"127.0.0.1:{self._dns}", "-management", f"127.0.0.1:{self._control}"]

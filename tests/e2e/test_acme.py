@@ -2,70 +2,16 @@
 
 import json
 import os
-import socket
-import ssl
 import subprocess
 import time
 
+from acme import Acme
 from certificates import Authority
-from harness import BINARY, Gateway, config, eventually, setUpModule
-from harness import TestCase as Case
-from pebble import Pebble, free_ports
+from harness import BINARY, Gateway, eventually, in_threads, setUpModule
+from pebble import free_ports
+from redis_servers import Server
 
 __all__ = ["setUpModule"]
-
-
-class Acme(Case):
-    def pebble(self, **environment):
-        """A Pebble, and the ports at which it validates."""
-        http, tls = free_ports(2)
-        pebble = Pebble(http, tls, **environment)
-        self.enterContext(pebble)
-        return pebble, http, tls
-
-    def gateway(self, hosts, listen, acme, *blocks):
-        routes = [f'[[routes]]\nhost = "{host}"\npath = "/"\nfiles = "site"\n' for host in hosts]
-        section = "[tls.acme]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in acme.items())
-        gateway = Gateway(BINARY, config(*routes, section, *blocks, listen=listen))
-        (gateway.folder / "site").mkdir()
-        (gateway.folder / "site/index.html").write_text("a page\n")
-        return gateway
-
-    def page(self, host, port, roots):
-        """The page, and the certificate by which it came; None without one that is taken."""
-        context = ssl.create_default_context(cafile=roots)
-        try:
-            with socket.create_connection(("127.0.0.1", port), 5) as plain:
-                with context.wrap_socket(plain, server_hostname=host) as secure:
-                    secure.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-                    answer = b""
-                    while piece := secure.recv(65536):
-                        answer += piece
-                    return answer.decode(), secure.getpeercert(binary_form=True)
-        except (ssl.SSLError, ConnectionError, TimeoutError):
-            return None
-
-    def eventually_page(self, host, port, roots, other_than=None):
-        found = []
-
-        def there():
-            page = self.page(host, port, roots)
-            if page and page[1] != other_than:
-                found.append(page)
-            return found
-
-        self.assert_eventually(there, f"no page of {host}", 30.0)
-        self.assertIn("a page", found[0][0])
-        return found[0][1]
-
-    def pilotlight(self, gateway, *arguments, code=0):
-        argv = [str(BINARY), *map(str, arguments), "--config", str(gateway.folder / "pilotlight.toml")]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout
-
-    def listed(self, gateway):
-        return json.loads(self.pilotlight(gateway, "certificates", "--json"))
 
 
 class Http01(Acme):
@@ -145,6 +91,58 @@ class Http01(Acme):
         self.assertEqual(gateway.get("/.well-known/acme-challeng", host="app.example.org").status, 308)
         # And so has any other host.
         self.assert_problem(gateway.get("/.well-known/acme-challenge/abc", host="other.example.org"), 404)
+
+
+    def test_what_cannot_be_kept_is_used_and_not_ordered_again(self):
+        pebble, http, tls = self.pebble()
+        listen = [f"127.0.0.1:{http}", f"https://127.0.0.1:{tls}"]
+        gateway = self.start(self.gateway(["app.example.org"], listen, pebble.settings()))
+        first = self.eventually_page("app.example.org", tls, pebble.issued_by())
+        folder = gateway.folder / "acme/certificates"
+        (folder / "app.example.org.pem").unlink()
+        folder.rmdir()
+        self.pilotlight(gateway, "certificates", "renew", "app.example.org")
+        self.eventually_page("app.example.org", tls, pebble.issued_by(), other_than=first)
+        state = lambda: self.listed(gateway)["acme"]["names"][0]  # noqa: E731
+        self.assert_eventually(lambda: state()["last_error"], "it is said")
+        self.assertIn("is used, but not kept for the next start", state()["last_error"]["text"])
+        self.assertIn(str(folder), state()["last_error"]["text"])
+        folder.mkdir(mode=0o700)
+        self.assert_eventually(lambda: state()["last_error"] is None, "it is kept as soon as it can be", 30.0)
+        self.assertTrue((folder / "app.example.org.pem").is_file())
+        self.assertEqual(pebble.orders(), 2)
+
+
+class Shared(Acme):
+    def test_three_gateways_on_one_redis_place_one_order_a_name(self):
+        pebble, http, tls = self.pebble()
+        redis = Server()
+        self.addCleanup(redis.close)
+        names = [f"n{number}.example.org" for number in range(12)]
+        ports, gateways = [], []
+        for number in range(3):
+            # The authority comes to the first; the others' validations are answered there, too.
+            plain, secure = (http, tls) if number == 0 else free_ports(2)
+            listen = [f"127.0.0.1:{plain}", f"https://127.0.0.1:{secure}"]
+            cache = f'[cache.redis]\nurl = "{redis.url}"\n'
+            gateways.append(self.gateway(names, listen, pebble.settings(storage="redis"), cache))
+            ports.append(secure)
+        for gateway in gateways:
+            self.start(gateway)
+        roots = pebble.issued_by()
+        first = {name: {self.eventually_page(name, port, roots) for port in ports} for name in names}
+        self.assertEqual({len(found) for found in first.values()}, {1}, "all have the same")
+        self.assertEqual(pebble.orders(), len(names))
+        # All want new ones at once.
+        in_threads(3, lambda index: self.pilotlight(gateways[index], "certificates", "renew", "--all"))
+        for name in names:
+            [old] = first[name]
+            new = {self.eventually_page(name, port, roots, other_than=old) for port in ports}
+            self.assertEqual(len(new), 1)
+        self.assertEqual(pebble.orders(), 2 * len(names))
+        shares = [self.listed(gateway)["acme"]["obtained"] for gateway in gateways]
+        self.assertEqual(sum(shares), 2 * len(names))
+        print(f"three gateways, {len(names)} names twice: {pebble.orders()} orders, {shares} of each gateway")
 
 
 class TlsAlpn01(Acme):

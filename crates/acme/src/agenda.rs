@@ -13,12 +13,20 @@ use crate::certificate::Facts;
 use crate::name::Name;
 use crate::renewal::{Renewal, Suggestion};
 
-/// Most orders at once.
-pub const MAX_ORDERS: usize = 8;
-/// Most questions for renewal windows at once.
-const MAX_QUESTIONS: usize = 4;
-/// Most names. Those beyond it get no certificate, which the owner says.
+mod entry;
+
+use entry::{Busy, Entry, Held, Room, Step};
+pub use entry::{Issuer, LastError, MAX_ORDERS};
+
+/// Most names of routes. Those beyond it get no certificate, which the owner says.
 pub const MAX_NAMES: usize = 50_000;
+/// Most names that came on demand.
+pub const MAX_ON_DEMAND: usize = 10_000;
+/// A name that came on demand is waited for if it may be ordered again so soon.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// When it is asked again whether a name may go on having a certificate, after a refusal, and if nobody could say.
+const REFUSED_AGAIN: Duration = Duration::from_secs(3600);
+const UNANSWERED_AGAIN: Duration = Duration::from_secs(300);
 /// How soon it is looked again whether another gateway has the certificate that it is getting.
 const ELSEWHERE_FIRST: Duration = Duration::from_millis(200);
 /// And how seldom, in the end.
@@ -30,59 +38,6 @@ pub struct Agenda {
     entries: BTreeMap<Name, Entry>,
     authorities: Vec<Pause>,
     chance: fastrand::Rng,
-}
-
-#[derive(Debug, Default)]
-struct Entry {
-    /// Whether a route has it; others came on demand.
-    is_routed: bool,
-    held: Option<Held>,
-    /// At each authority.
-    pauses: Vec<Pause>,
-    /// Another gateway has the lease: looked at again then, after the wait that led there.
-    elsewhere: Option<(SystemTime, Duration)>,
-    busy: Option<Busy>,
-    /// Somebody asked for a new one.
-    is_asked_for: bool,
-    attempts: u64,
-    last_error: Option<LastError>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Busy {
-    Reading,
-    Order,
-    Question,
-}
-
-/// A certificate that is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Held {
-    facts: Facts,
-    renewal: Renewal,
-    issuer: Issuer,
-}
-
-/// Which authority a certificate comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Issuer {
-    /// That of this index.
-    Configured(usize),
-    /// Another one, or it is not known.
-    Other,
-    /// One for trying out, which is not configured any more: it is replaced at once.
-    Staging,
-    /// A person brought it: it is replaced when it is due, as any other.
-    Imported,
-}
-
-/// What went wrong last.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastError {
-    /// When.
-    pub at: SystemTime,
-    /// In words.
-    pub text: String,
 }
 
 /// What to do now.
@@ -103,6 +58,11 @@ pub enum Work {
         name: Name,
         /// The authority of this index.
         authority: usize,
+    },
+    /// Ask whether a name that came on demand may have a new certificate.
+    AskPermission {
+        /// This name.
+        name: Name,
     },
     /// Wait for what is under way, for somebody who wants something, or until this time.
     Nothing {
@@ -153,7 +113,7 @@ impl Agenda {
         let mut changed = Changed { new: Vec::new(), gone, over: 0 };
         for name in names {
             if let Some(entry) = self.entries.get_mut(name) {
-                entry.is_routed = true;
+                (entry.is_routed, entry.is_permitted, entry.is_refused, entry.permission) = (true, true, false, None);
             } else if self.add(name, true) {
                 changed.new.push(name.clone());
             } else {
@@ -163,18 +123,91 @@ impl Agenda {
         changed
     }
 
-    /// A name that somebody asked for, and that may have a certificate. Whether it is new.
-    pub fn demand(&mut self, name: &Name) -> bool {
-        !self.entries.contains_key(name) && self.add(name, false)
+    /// A name that somebody asked for, and that may have a certificate.
+    pub fn demand(&mut self, name: &Name, now: SystemTime) -> Demand {
+        if !self.entries.contains_key(name) && !self.add(name, false) {
+            return Demand::Full;
+        }
+        let Some(entry) = self.entries.get_mut(name) else { return Demand::Full };
+        entry.is_permitted = true;
+        self.waits(name, now)
+    }
+
+    /// What somebody who asks for a name may expect, now that an order has failed, or before there is one.
+    pub fn waits(&mut self, name: &Name, now: SystemTime) -> Demand {
+        let authorities = &self.authorities;
+        let Some(entry) = self.entries.get_mut(name) else { return Demand::Full };
+        let ready = entry.ready(authorities, now).map(|(at, _)| at).filter(|at| *at > now + PATIENCE);
+        match ready.filter(|_| entry.busy.is_none() && entry.elsewhere.is_none()) {
+            Some(until) => {
+                // Nothing is ordered for a client who has gone.
+                entry.is_permitted = entry.is_routed;
+                Demand::NotBefore(until)
+            }
+            None => Demand::Ordered,
+        }
     }
 
     fn add(&mut self, name: &Name, is_routed: bool) -> bool {
-        if self.entries.len() >= MAX_NAMES {
+        let most = if is_routed { MAX_NAMES } else { MAX_ON_DEMAND };
+        let is_full = self.entries.values().filter(|entry| entry.is_routed == is_routed).count() >= most;
+        if is_full && (is_routed || !self.forget_one()) {
             return false;
         }
         let pauses = vec![Pause::default(); self.authorities.len()];
-        self.entries.insert(name.clone(), Entry { is_routed, pauses, ..Entry::default() });
+        let new = Entry { is_routed, is_permitted: is_routed, pauses, ..Entry::default() };
+        self.entries.insert(name.clone(), new);
         true
+    }
+
+    /// Makes room for a name on demand: one whose orders have failed goes.
+    fn forget_one(&mut self) -> bool {
+        let is_idle = |entry: &Entry| !entry.is_routed && entry.held.is_none() && entry.busy.is_none();
+        let one = self.entries.iter().find(|(_, entry)| is_idle(entry) && !entry.is_permitted);
+        let one = one.map(|(name, _)| name.clone());
+        one.and_then(|name| self.entries.remove(&name)).is_some()
+    }
+
+    /// Forgets the names that came on demand, may have no certificate any more, and whose last one is over.
+    pub fn forget_refused(&mut self, now: SystemTime) -> Vec<Name> {
+        let is_over = |entry: &Entry| entry.held.as_ref().is_none_or(|held| held.facts.not_after <= now);
+        let gone = |entry: &Entry| !entry.is_routed && entry.is_refused && entry.busy.is_none() && is_over(entry);
+        let gone: Vec<Name> =
+            self.entries.iter().filter(|(_, entry)| gone(entry)).map(|(name, _)| name.clone()).collect();
+        for name in &gone {
+            self.entries.remove(name);
+        }
+        gone
+    }
+
+    /// What was answered to [`Work::AskPermission`].
+    pub fn permitted(&mut self, name: &Name, permission: Permission, now: SystemTime) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        if entry.busy == Some(Busy::Permission) {
+            entry.busy = None;
+        }
+        let (wait, text) = match permission {
+            Permission::Given => {
+                (entry.is_permitted, entry.is_refused, entry.permission) = (true, false, None);
+                return;
+            }
+            Permission::Refused => {
+                const TEXT: &str = "the address of on_demand.ask says that the name may have no certificate; \
+                                    the one that is there is used to its end";
+                (entry.is_asked_for, entry.is_refused) = (false, true);
+                (REFUSED_AGAIN, TEXT.to_owned())
+            }
+            Permission::Unknown(why) => (UNANSWERED_AGAIN, why),
+        };
+        entry.permission = Some((now + wait, wait));
+        entry.last_error = Some(LastError { at: now, text });
+    }
+
+    /// Something that has to be said of a name whose certificate is in use.
+    pub fn remark(&mut self, name: &Name, text: Option<String>, now: SystemTime) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.last_error = text.map(|text| LastError { at: now, text });
+        }
     }
 
     /// Whether the name is known.
@@ -224,13 +257,14 @@ impl Agenda {
         let renewal = Renewal::new(facts.not_before, facts.not_after, ask_at, chance);
         entry.held = Some(Held { facts, renewal, issuer });
         (entry.is_asked_for, entry.elsewhere, entry.last_error, entry.attempts) = (false, None, None, 0);
+        (entry.is_permitted, entry.is_refused, entry.permission) = (entry.is_routed, false, None);
         entry.pauses.fill(Pause::default());
     }
 
     /// Somebody wants a new certificate now, whatever was waited for. `false`: there is no such name.
     pub fn renew(&mut self, name: &Name) -> bool {
         let Some(entry) = self.entries.get_mut(name) else { return false };
-        (entry.is_asked_for, entry.elsewhere) = (true, None);
+        (entry.is_asked_for, entry.elsewhere, entry.permission) = (true, None, None);
         entry.pauses.fill(Pause::default());
         self.authorities.fill(Pause::default());
         true
@@ -238,14 +272,13 @@ impl Agenda {
 
     /// What to do now. What it gives out is under way until it is told how that went.
     pub fn next(&mut self, now: SystemTime) -> Work {
-        let under_way = |busy| self.entries.values().filter(|entry| entry.busy == Some(busy)).count();
-        let may_order = under_way(Busy::Order) < MAX_ORDERS;
-        let may_ask = under_way(Busy::Question) < MAX_QUESTIONS;
+        self.shorten(now);
+        let room = Room::of(self.entries.values());
         let mut until: Option<SystemTime> = None;
         let mut first: Option<(SystemTime, Name, Step)> = None;
         for (name, entry) in self.entries.iter().filter(|(_, entry)| entry.busy.is_none()) {
             for (at, step) in entry.steps(&self.authorities, now) {
-                let may = if matches!(step, Step::Order(_)) { may_order } else { may_ask };
+                let may = room.has(step, entry);
                 if at > now {
                     until = Some(until.map_or(at, |until| until.min(at)));
                 } else if may {
@@ -269,6 +302,23 @@ impl Agenda {
                 entry.busy = Some(Busy::Question);
                 Work::AskWindow { name, authority }
             }
+            Step::Permission => {
+                entry.busy = Some(Busy::Permission);
+                Work::AskPermission { name }
+            }
+        }
+    }
+
+    /// A clock that was set back makes no wait longer than it was when it began.
+    fn shorten(&mut self, now: SystemTime) {
+        let shortened = |until: Option<(SystemTime, Duration)>| until.map(|(at, wait)| (at.min(now + wait), wait));
+        self.authorities.iter_mut().for_each(|pause| pause.shorten(now));
+        for entry in self.entries.values_mut() {
+            entry.pauses.iter_mut().for_each(|pause| pause.shorten(now));
+            (entry.elsewhere, entry.permission) = (shortened(entry.elsewhere), shortened(entry.permission));
+            if let Some(held) = &mut entry.held {
+                held.renewal.shorten(now);
+            }
         }
     }
 
@@ -283,6 +333,9 @@ impl Agenda {
             pause.succeeded();
         }
         self.hold(name, facts, issuer, now);
+        if let Some(held) = self.entries.get_mut(name).and_then(|entry| entry.held.as_mut()) {
+            held.renewal.is_new(now);
+        }
     }
 
     /// Another gateway has the lease of a name: it is looked at again soon.
@@ -303,6 +356,8 @@ impl Agenda {
             pause.name_failed(failure, now, chance);
         }
         entry.busy = None;
+        // The next one of a name that has some is asked about again.
+        entry.is_permitted = entry.is_routed || entry.held.is_none() && entry.is_permitted;
         entry.last_error = Some(LastError { at: now, text });
     }
 
@@ -320,12 +375,12 @@ impl Agenda {
     pub fn names(&self, now: SystemTime) -> impl Iterator<Item = NameState> {
         self.entries.iter().map(move |(name, entry)| {
             let held = entry.held.as_ref();
-            let order = entry.steps(&self.authorities, now).find(|(_, step)| matches!(step, Step::Order(_)));
+            let order = entry.steps(&self.authorities, now).find(|(_, step)| !matches!(step, Step::Ask(_)));
             NameState {
                 name: name.clone(),
                 is_routed: entry.is_routed,
                 not_after: held.map(|held| held.facts.not_after),
-                renew_at: held.map(|held| held.renewal.at),
+                renew_at: held.map(|held| held.renewal.at()),
                 issuer: held.map(|held| held.issuer),
                 is_ordering: entry.busy == Some(Busy::Order),
                 next_attempt: order.map(|(at, _)| at).filter(|at| *at > now && entry.is_due(now)),
@@ -346,56 +401,33 @@ pub struct Changed {
     pub over: usize,
 }
 
+/// What becomes of a name that somebody asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Order(usize),
-    Ask(usize),
+pub enum Demand {
+    /// It is, or will be, ordered at once.
+    Ordered,
+    /// Its last order failed, or its authorities are away: not before this time.
+    NotBefore(SystemTime),
+    /// There are [`MAX_ON_DEMAND`] already.
+    Full,
 }
 
-impl Entry {
-    /// When a new certificate is wanted, whatever stands in the way.
-    fn due(&self) -> Option<SystemTime> {
-        match &self.held {
-            _ if self.is_asked_for => None,
-            None => None,
-            Some(held) if held.issuer == Issuer::Staging => None,
-            Some(held) => Some(held.renewal.at),
-        }
-    }
-
-    fn is_due(&self, now: SystemTime) -> bool {
-        self.due().is_none_or(|due| due <= now)
-    }
-
-    /// What this name needs, and from when on.
-    fn steps(&self, authorities: &[Pause], now: SystemTime) -> impl Iterator<Item = (SystemTime, Step)> {
-        let ready = |authority: usize| {
-            let pauses = [self.pauses.get(authority), authorities.get(authority)];
-            pauses.into_iter().flatten().filter_map(Pause::until).max().unwrap_or(SystemTime::UNIX_EPOCH)
-        };
-        // The first that is ready; else the one that is ready first.
-        let at_authority = (0..authorities.len()).map(|index| (ready(index).max(now), index)).min();
-        let order = at_authority.map(|(at, index)| {
-            let waits = [self.due(), self.elsewhere.map(|(at, _)| at)];
-            (waits.into_iter().flatten().fold(at, SystemTime::max), Step::Order(index))
-        });
-        let ask = self.held.as_ref().and_then(|held| match held.issuer {
-            Issuer::Configured(index) => {
-                // Not at an authority that is away.
-                let is_away = authorities.get(index).is_some_and(|pause| !pause.is_over(now));
-                let at = held.renewal.ask_at.filter(|_| !is_away)?;
-                Some((at.max(now), Step::Ask(index)))
-            }
-            Issuer::Other | Issuer::Staging | Issuer::Imported => None,
-        });
-        [order, ask].into_iter().flatten()
-    }
+/// Whether a name that came on demand may have a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// It may.
+    Given,
+    /// It may not.
+    Refused,
+    /// Nobody could say, for this reason.
+    Unknown(String),
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::UNIX_EPOCH;
 
+    use super::entry::MAX_ORDERS_ON_DEMAND;
     use super::*;
     use crate::name::Reach;
     use crate::renewal::Window;
@@ -525,7 +557,7 @@ mod tests {
                 }
                 Work::Order { .. } => break now,
                 Work::Nothing { until } => now = until.expect("it is wanted").max(now),
-                Work::AskWindow { .. } => panic!("there is no renewal id"),
+                other => panic!("{other:?}: there is no renewal id"),
             }
             let state = agenda.names(now).next().unwrap();
             assert!(state.not_after.is_some_and(|end| end > now), "the old certificate is there");
@@ -588,7 +620,7 @@ mod tests {
             match agenda.next(now) {
                 Work::Order { name, .. } => agenda.is_elsewhere(&name, now),
                 Work::Nothing { until } => now = until.unwrap(),
-                Work::AskWindow { .. } => panic!("there is no certificate"),
+                other => panic!("{other:?}: there is no certificate"),
             }
             looks += 1;
         }
@@ -600,12 +632,135 @@ mod tests {
     #[test]
     fn names_come_and_go_with_their_routes() {
         let mut agenda = agenda(1, &["a.org", "b.org"]);
-        assert!(agenda.demand(&name("c.org")) && !agenda.demand(&name("a.org")));
+        assert_eq!(agenda.demand(&name("c.org"), day(0)), Demand::Ordered);
         let changed = agenda.route(&names(&["b.org", "d.org"]));
         assert_eq!(changed, Changed { new: vec![name("d.org")], gone: vec![name("a.org")], over: 0 });
         assert!(agenda.knows(&name("c.org")) && !agenda.knows(&name("a.org")));
         // What comes for a name that has gone is nobody's.
         agenda.obtained(&name("a.org"), facts(day(0)), Issuer::Configured(0), day(0));
         assert!(!agenda.knows(&name("a.org")));
+    }
+
+    #[test]
+    fn a_name_on_demand_is_ordered_for_who_waits_and_not_again_by_itself() {
+        let mut agenda = agenda(1, &[]);
+        let a = name("a.org");
+        assert_eq!(agenda.demand(&a, day(0)), Demand::Ordered);
+        assert_eq!(order(&mut agenda, day(0)).0, "a.org");
+        assert_eq!(agenda.demand(&a, day(0)), Demand::Ordered, "it is under way");
+        agenda.failed(&a, 0, Failure::Refused, "refused".into(), day(0));
+        let Demand::NotBefore(until) = agenda.waits(&a, day(0)) else { panic!("it has failed") };
+        assert!(until >= day(0) + Duration::from_secs(60));
+        assert_eq!(agenda.next(day(1)), Work::Nothing { until: None });
+        assert_eq!(agenda.demand(&a, day(0)), Demand::NotBefore(until));
+        assert_eq!(agenda.demand(&a, until), Demand::Ordered);
+        assert_eq!(order(&mut agenda, until).0, "a.org");
+        // A second authority, or a second try at once, is waited for.
+        agenda.failed(&a, 0, Failure::Transient, "a nonce".into(), until);
+        assert_eq!(agenda.waits(&a, until), Demand::Ordered);
+        assert_eq!(order(&mut agenda, until + PATIENCE).0, "a.org");
+    }
+
+    #[test]
+    fn whether_a_name_on_demand_may_have_its_next_certificate_is_asked_again() {
+        let mut agenda = agenda(1, &["b.org"]);
+        let a = name("a.org");
+        agenda.demand(&a, day(0));
+        agenda.obtained(&a, facts(day(0)), Issuer::Configured(0), day(0));
+        agenda.obtained(&name("b.org"), facts(day(0)), Issuer::Configured(0), day(0));
+        assert_eq!(agenda.next(day(60)), Work::AskPermission { name: a.clone() });
+        assert_eq!(order(&mut agenda, day(60)).0, "b.org", "names of routes are not asked about");
+        assert_eq!(agenda.next(day(60)), Work::Nothing { until: None }, "once");
+        agenda.permitted(&a, Permission::Unknown("nobody answers".into()), day(60));
+        assert_eq!(waits(&mut agenda, day(60)), UNANSWERED_AGAIN);
+        let later = day(60) + UNANSWERED_AGAIN;
+        assert_eq!(agenda.next(later), Work::AskPermission { name: a.clone() });
+        agenda.permitted(&a, Permission::Given, later);
+        assert_eq!(order(&mut agenda, later).0, "a.org");
+        agenda.failed(&a, 0, Failure::Refused, "refused".into(), later);
+        assert_eq!(agenda.next(day(61)), Work::AskPermission { name: a.clone() }, "for each order");
+        agenda.permitted(&a, Permission::Refused, day(61));
+        let mut asked = 0;
+        let mut now = day(61);
+        while now < day(90) {
+            assert_eq!(agenda.forget_refused(now), []);
+            match agenda.next(now) {
+                Work::AskPermission { name } => {
+                    asked += 1;
+                    agenda.permitted(&name, Permission::Refused, now);
+                }
+                Work::Nothing { until } => now = until.unwrap(),
+                other => panic!("{other:?}: it may have none"),
+            }
+        }
+        assert_eq!(asked, 29 * 24 - 1, "each hour");
+        assert_eq!(agenda.forget_refused(day(90)), [a]);
+        assert_eq!(agenda.forget_refused(day(200)), [], "names of routes stay");
+    }
+
+    #[test]
+    fn names_on_demand_leave_others_their_orders() {
+        let mut agenda = agenda(1, &[]);
+        for number in 0..20 {
+            agenda.demand(&name(&format!("n{number}.org")), day(0));
+        }
+        let begun = std::iter::from_fn(|| match agenda.next(day(0)) {
+            Work::Order { name, .. } => Some(name),
+            _ => None,
+        });
+        assert_eq!(begun.count(), MAX_ORDERS_ON_DEMAND);
+        let routed: Vec<String> = (0..20).map(|number| format!("r{number}.org")).collect();
+        agenda.route(&names(&routed.iter().map(String::as_str).collect::<Vec<_>>()));
+        for _ in MAX_ORDERS_ON_DEMAND..MAX_ORDERS {
+            assert!(order(&mut agenda, day(0)).0.starts_with('r'));
+        }
+        assert_eq!(agenda.next(day(0)), Work::Nothing { until: None });
+    }
+
+    #[test]
+    fn names_on_demand_are_bounded_and_those_that_failed_make_room() {
+        let mut agenda = agenda(1, &["a.org"]);
+        let numbered = |number: usize| name(&format!("n{number}.org"));
+        for number in 0..MAX_ON_DEMAND {
+            assert_eq!(agenda.demand(&numbered(number), day(0)), Demand::Ordered);
+        }
+        assert_eq!(agenda.demand(&name("one.more.org"), day(0)), Demand::Full);
+        agenda.failed(&numbered(7), 0, Failure::Refused, "refused".into(), day(0));
+        assert!(matches!(agenda.waits(&numbered(7), day(0)), Demand::NotBefore(_)));
+        assert_eq!(agenda.demand(&name("one.more.org"), day(0)), Demand::Ordered);
+        assert!(!agenda.knows(&numbered(7)));
+        assert_eq!(agenda.route(&names(&["a.org", "b.org"])).over, 0, "names of routes have room of their own");
+    }
+
+    #[test]
+    fn a_clock_that_was_years_ahead_delays_nothing() {
+        let mut agenda = agenda(1, &["a.org", "b.org"]);
+        let ahead = day(2000);
+        let (first, _) = order(&mut agenda, ahead);
+        agenda.failed(&name(&first), 0, AWAY, "away".into(), ahead);
+        let wait = waits(&mut agenda, day(0));
+        assert!(wait < Duration::from_secs(7), "{wait:?}");
+        let (first, _) = order(&mut agenda, day(1));
+        agenda.is_elsewhere(&name(&first), ahead);
+        assert!(order(&mut agenda, day(1)).0 != first);
+        assert!(waits(&mut agenda, day(1)) <= ELSEWHERE_MAX);
+    }
+
+    #[test]
+    fn an_authority_with_another_clock_is_not_asked_again_and_again() {
+        let mut agenda = agenda(1, &["a.org"]);
+        let (mut now, mut orders) = (day(0), 0);
+        while now < day(1) {
+            match agenda.next(now) {
+                Work::Order { name, .. } => {
+                    orders += 1;
+                    // By this machine's clock, what comes has been valid for 80 days.
+                    agenda.obtained(&name, facts(now - DAY * 80), Issuer::Configured(0), now);
+                }
+                Work::Nothing { until } => now = until.unwrap(),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(orders, 4);
     }
 }

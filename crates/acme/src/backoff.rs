@@ -51,6 +51,8 @@ pub enum Failure {
 pub(crate) struct Pause {
     failures: u32,
     until: Option<SystemTime>,
+    /// How long it was when it began.
+    wait: Duration,
 }
 
 impl Pause {
@@ -61,6 +63,15 @@ impl Pause {
 
     pub(crate) fn is_over(&self, now: SystemTime) -> bool {
         self.until.is_none_or(|until| until <= now)
+    }
+
+    /// A clock that was set back makes no wait longer than it was.
+    pub(crate) fn shorten(&mut self, now: SystemTime) {
+        self.until = self.until.map(|until| until.min(now + self.wait));
+    }
+
+    fn wait(&mut self, wait: Duration, now: SystemTime) {
+        (self.until, self.wait) = (Some(now + wait), wait);
     }
 
     pub(crate) fn succeeded(&mut self) {
@@ -82,7 +93,7 @@ impl Pause {
             Failure::Transient if count < MAX_TRANSIENT => TRANSIENT,
             Failure::Refused | Failure::Transient | Failure::Own => grown,
         };
-        self.until = Some(now + jittered(wait, chance));
+        self.wait(jittered(wait, chance), now);
     }
 
     /// An authority failed for whatever name.
@@ -98,7 +109,7 @@ impl Pause {
             // It has answered.
             Failure::Refused | Failure::Transient | Failure::Own => return,
         };
-        self.until = Some(now + jittered(wait, chance));
+        self.wait(jittered(wait, chance), now);
     }
 }
 
@@ -174,5 +185,17 @@ mod tests {
         assert!(!pause.is_over(after(74)) && pause.is_over(after(75)));
         pause.succeeded();
         assert!(pause.is_over(NOW));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_wait_longer() {
+        let mut pause = Pause::default();
+        pause.name_failed(Failure::Refused, after(1 << 30), 0.0);
+        pause.shorten(after(1 << 30));
+        assert_eq!(pause.until(), Some(after((1 << 30) + 60)));
+        pause.shorten(NOW);
+        assert_eq!(pause.until(), Some(after(60)));
+        pause.shorten(after(10));
+        assert_eq!(pause.until(), Some(after(60)));
     }
 }

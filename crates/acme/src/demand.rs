@@ -1,83 +1,169 @@
-//! Certificates on demand: whoever answers at the `ask` address says whether a name may have one. How many names may be
-//! asked about is limited, since anybody may ask a gateway for any name.
+//! Names that clients ask for and that no route names by itself: which of them are looked into, and how many get a
+//! certificate. Anybody may ask a gateway for any name, so all of it is bounded. Pure: the time is an argument.
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::name::Name;
+use crate::options::OrderRate;
 
-/// Names that may be asked about at once.
-const BURST: f64 = 20.0;
-/// And one more in so many seconds.
-const EVERY: f64 = 5.0;
-/// How long it is remembered that a name was asked about.
-const REMEMBERED: Duration = Duration::from_secs(300);
-/// Most names that are remembered.
-const MAX_REMEMBERED: usize = 4096;
+/// Most names that are looked into at once. A client that asks for one more is not waited for.
+pub(crate) const MAX_PENDING: usize = 64;
+/// Most names of which it is remembered that they get no certificate.
+const MAX_REFUSED: usize = 4096;
+/// How often it is looked which of them may be forgotten.
+const TIDIED_EVERY: Duration = Duration::from_secs(1);
 
-/// Which names are asked about. Pure: the time is an argument.
+/// How long it is remembered that a name may have no certificate.
+pub(crate) const REFUSED: Duration = Duration::from_secs(60);
+/// How long it is remembered that nobody could say, or that the storage did not answer.
+pub(crate) const UNANSWERED: Duration = Duration::from_secs(5);
+/// Longest time for which a name whose order failed is refused without another look.
+pub(crate) const FAILED_MAX: Duration = Duration::from_secs(3600);
+
+/// Names that were asked for. `W` is what those wait with who ask for the same name.
 #[derive(Debug)]
-pub(crate) struct Demand {
-    left: f64,
-    filled: SystemTime,
-    asked: HashMap<Name, SystemTime>,
+pub(crate) struct Demands<W> {
+    pending: HashMap<Name, W>,
+    refused: HashMap<Name, Instant>,
+    tidied: Option<Instant>,
 }
 
-impl Demand {
-    /// Nobody has asked yet.
-    pub(crate) fn new(now: SystemTime) -> Self {
-        Self { left: BURST, filled: now, asked: HashMap::new() }
+/// What becomes of somebody who asks for a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Demanded<W> {
+    /// He is the first, and waits.
+    First(W),
+    /// He waits with others.
+    Another(W),
+    /// The name gets no certificate now, or too many are looked into.
+    Refused,
+}
+
+impl<W: Clone> Demands<W> {
+    pub(crate) fn new() -> Self {
+        Self { pending: HashMap::new(), refused: HashMap::new(), tidied: None }
     }
 
-    /// Whether this name is asked about now: not when it was lately, and not when too many were.
-    pub(crate) fn admits(&mut self, name: &Name, now: SystemTime) -> bool {
-        if self.asked.get(name).is_some_and(|at| now.duration_since(*at).is_ok_and(|age| age < REMEMBERED)) {
-            return false;
+    /// Somebody asks for a name.
+    pub(crate) fn demand(&mut self, name: &Name, now: Instant, wait: impl FnOnce() -> W) -> Demanded<W> {
+        if let Some(waits) = self.pending.get(name) {
+            return Demanded::Another(waits.clone());
         }
-        let passed = now.duration_since(self.filled).unwrap_or_default().as_secs_f64();
-        (self.left, self.filled) = ((self.left + passed / EVERY).min(BURST), now);
+        if self.refused.get(name).is_some_and(|until| now < *until) || self.pending.len() >= MAX_PENDING {
+            return Demanded::Refused;
+        }
+        let wait = wait();
+        self.pending.insert(name.clone(), wait.clone());
+        Demanded::First(wait)
+    }
+
+    /// It is known what becomes of a name: it has a certificate, or is refused for so long.
+    pub(crate) fn settle(&mut self, name: &Name, refused: Option<Duration>, now: Instant) {
+        self.pending.remove(name);
+        self.refused.remove(name);
+        let Some(refused) = refused else { return };
+        if self.refused.len() >= MAX_REFUSED {
+            if self.tidied.is_none_or(|at| now.saturating_duration_since(at) >= TIDIED_EVERY) {
+                self.refused.retain(|_, until| now < *until);
+                self.tidied = Some(now);
+            }
+            // Any one of them: who asks for it is looked into again.
+            let one = self.refused.keys().next().filter(|_| self.refused.len() >= MAX_REFUSED).cloned();
+            one.and_then(|one| self.refused.remove(&one));
+        }
+        self.refused.insert(name.clone(), now + refused);
+    }
+}
+
+/// How many names may still get a certificate: as many as the limit says at once, and then one after the other.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    rate: OrderRate,
+    left: f64,
+    filled: Instant,
+}
+
+impl Budget {
+    pub(crate) fn new(rate: OrderRate, now: Instant) -> Self {
+        Self { rate, left: f64::from(rate.count.get()), filled: now }
+    }
+
+    /// One more name.
+    ///
+    /// # Errors
+    /// The limit is reached; there is room after this time.
+    pub(crate) fn take(&mut self, now: Instant) -> Result<(), Duration> {
+        let most = f64::from(self.rate.count.get());
+        let each = self.rate.per.as_secs_f64() / most;
+        let passed = now.saturating_duration_since(self.filled).as_secs_f64();
+        (self.left, self.filled) = ((self.left + passed / each).min(most), now);
         if self.left < 1.0 {
-            return false;
+            return Err(Duration::from_secs_f64((1.0 - self.left) * each));
         }
         self.left -= 1.0;
-        if self.asked.len() >= MAX_REMEMBERED {
-            self.asked.retain(|_, at| now.duration_since(*at).is_ok_and(|age| age < REMEMBERED));
-        }
-        if self.asked.len() < MAX_REMEMBERED {
-            self.asked.insert(name.clone(), now);
-        }
-        true
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::name::Reach;
 
-    fn at(seconds: u64) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
-    }
-
-    fn name(number: u32) -> Name {
+    fn name(number: usize) -> Name {
         Name::of_host(&format!("n{number}.example.org"), Reach::Public).unwrap()
     }
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[test]
-    fn a_flood_of_names_is_asked_about_slowly() {
-        let mut demand = Demand::new(at(0));
-        let admitted = (0..1000).filter(|number| demand.admits(&name(*number), at(0))).count();
-        assert_eq!(admitted, 20);
-        assert!(!demand.admits(&name(2000), at(4)) && demand.admits(&name(2000), at(5)));
-        let admitted = (3000..4000).filter(|number| demand.admits(&name(*number), at(10_000))).count();
-        assert_eq!(admitted, 20, "what was not used is not saved for ever");
+    fn who_asks_for_the_same_name_waits_with_the_first() {
+        let (mut demands, now) = (Demands::new(), Instant::now());
+        assert_eq!(demands.demand(&name(1), now, || 1), Demanded::First(1));
+        assert_eq!(demands.demand(&name(1), now, || 2), Demanded::Another(1));
+        assert_eq!(demands.demand(&name(2), now, || 3), Demanded::First(3));
+        demands.settle(&name(1), None, now);
+        assert_eq!(demands.demand(&name(1), now, || 4), Demanded::First(4));
     }
 
     #[test]
-    fn a_name_is_asked_about_again_after_a_while() {
-        let mut demand = Demand::new(at(0));
-        assert!(demand.admits(&name(1), at(0)));
-        assert!(!demand.admits(&name(1), at(299)));
-        assert!(demand.admits(&name(1), at(300)));
+    fn a_refusal_is_remembered_for_its_time() {
+        let (mut demands, now) = (Demands::new(), Instant::now());
+        demands.demand(&name(1), now, || ());
+        demands.settle(&name(1), Some(REFUSED), now);
+        assert_eq!(demands.demand(&name(1), now + REFUSED - SECOND, || ()), Demanded::Refused);
+        assert_eq!(demands.demand(&name(1), now + REFUSED, || ()), Demanded::First(()));
+        demands.settle(&name(1), None, now + REFUSED);
+        assert_eq!(demands.demand(&name(1), now + REFUSED, || ()), Demanded::First(()));
+    }
+
+    #[test]
+    fn a_flood_of_names_is_bounded_in_every_place() {
+        let (mut demands, now) = (Demands::new(), Instant::now());
+        let begun = (0..1000).filter(|number| demands.demand(&name(*number), now, || ()) == Demanded::First(()));
+        assert_eq!(begun.count(), MAX_PENDING);
+        for number in 0..MAX_REFUSED * 2 {
+            demands.settle(&name(number), Some(REFUSED), now);
+        }
+        assert_eq!((demands.pending.len(), demands.refused.len()), (0, MAX_REFUSED));
+        demands.settle(&name(MAX_REFUSED * 2), Some(REFUSED), now + REFUSED);
+        assert_eq!(demands.refused.len(), 1, "what is over is forgotten");
+    }
+
+    #[test]
+    fn as_many_as_the_limit_says() {
+        let now = Instant::now();
+        let rate = OrderRate { count: NonZeroU32::new(10).unwrap(), per: SECOND * 60 };
+        let mut budget = Budget::new(rate, now);
+        let mut taken = |at: Duration| (0..1000).filter(|_| budget.take(now + at).is_ok()).count();
+        assert_eq!(taken(Duration::ZERO), 10);
+        assert_eq!(taken(SECOND * 6), 1);
+        assert_eq!(taken(SECOND * 66), 10);
+        assert_eq!(taken(SECOND * 10_000), 10, "what was not used is not saved for ever");
+        let wait = budget.take(now + SECOND * 10_000).unwrap_err();
+        assert!(wait <= SECOND * 6 && wait > SECOND * 5, "{wait:?}");
     }
 }

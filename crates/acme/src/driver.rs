@@ -1,35 +1,34 @@
 //! The owner of all certificates by ACME: a loop on a thread of its own, which asks the agenda what to do, and does it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
-use http::Request;
-use http_body_util::Empty;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::agenda::{Agenda, Issuer, NameState, Work};
-use crate::authority::{Authority, Means, Wanted, kept};
-use crate::certificate::{Facts, Pair};
+use crate::agenda::{Agenda, Demand, Issuer, MAX_ON_DEMAND, NameState, Permission, Work};
+use crate::authority::{Authority, Means, Wanted};
+use crate::certificate::Pair;
 use crate::challenge::{Answers, Question};
-use crate::demand::Demand;
+use crate::demand::{FAILED_MAX, REFUSED};
 use crate::error::OrderError;
-use crate::handle::{Acme, Command, CommandError, Orders, Reply, Status};
-use crate::https::Https;
-use crate::name::{Name, Reach};
+use crate::handle::{Acme, Asked, Command, CommandError, OnDemandStatus, Orders, Reply, Status};
+use crate::name::Name;
+use crate::on_demand::{OnDemand, Verdict};
 use crate::options::{AcmeSettings, LETS_ENCRYPT_STAGING};
+use crate::order::{Ordered, keep, order};
 use crate::renewal::Suggestion;
 use crate::show::Certificates;
-use crate::storage::{self, Item, Storage, StorageError};
+use crate::storage::{self, Item, StorageError};
+use crate::stored::{is_for, newer, stored};
 
 /// Longest wait for nothing: clocks are set, and machines sleep.
 const MAX_NAP: Duration = Duration::from_secs(600);
 /// Certificates read from the storage at once, when names come.
 const MAX_READS: usize = 64;
-/// Questions about names at once.
-const MAX_ASKED: usize = 8;
+/// How often it is tried to keep certificates that could not be kept when they came.
+const KEPT_EVERY: Duration = Duration::from_secs(10);
 
 /// Why ACME cannot be begun.
 #[derive(Debug, thiserror::Error)]
@@ -45,21 +44,23 @@ pub enum StartError {
         /// What is wrong.
         cause: std::io::Error,
     },
+    /// The address that is asked cannot be.
+    #[error("on_demand.ask of [tls.acme] cannot be asked: {0}")]
+    Ask(std::io::Error),
 }
 
 /// The owner. It does nothing before [`run`](Self::run).
 pub struct Driver {
     agenda: Agenda,
-    reach: Reach,
-    ask: Option<String>,
-    asking: Option<Https>,
-    demand: Demand,
+    on_demand: Option<OnDemand>,
     authorities: Vec<Arc<Authority>>,
     means: Arc<Means>,
     orders: Orders,
     questions: mpsc::Receiver<Question>,
     tasks: JoinSet<Done>,
-    asked: usize,
+    /// In use, and not in the storage, which could not keep them; tried again then.
+    unkept: BTreeMap<Name, Pair>,
+    keep_at: Option<SystemTime>,
     /// Who waits until nothing is being read.
     wait_for_reads: Vec<std::sync::mpsc::Sender<()>>,
     obtained: u64,
@@ -72,22 +73,22 @@ enum Done {
     Ordered { name: Name, authority: usize, ordered: Result<Ordered, OrderError> },
     Suggested(Name, Suggestion),
     Imported(Pair, Vec<Name>, Result<(), StorageError>, Reply),
-    Asked(Name, bool),
+    Looked(Name, Result<Looked, StorageError>),
+    Permitted(Name, Permission),
+    Kept(Vec<(Name, Pair, Result<(), StorageError>)>),
     Answered,
 }
 
-enum Ordered {
-    New(Pair),
-    /// Another gateway had stored it.
-    Found(Pair),
-    /// Another gateway is getting it.
-    Elsewhere,
+/// What was found of a name that a client has asked for.
+enum Looked {
+    Stored(Pair),
+    Asked(Permission),
 }
 
 /// What the loop goes on with.
 enum Event {
     Command(Option<Command>),
-    Demand(String),
+    Asked(Asked),
     Question(Question),
     Done(Option<Result<Done, tokio::task::JoinError>>),
     Time,
@@ -106,25 +107,29 @@ impl Driver {
             made.map(Arc::new).map_err(|cause| StartError::Authority { directory: of.directory.clone(), cause })
         };
         let authorities: Vec<Arc<Authority>> = settings.authorities.iter().map(authority).collect::<Result<_, _>>()?;
-        let asking = settings.ask.as_ref().and_then(|_| Https::new(None).ok());
         let status = Status {
             authorities: authorities.iter().map(|authority| authority.directory().to_owned()).collect(),
             storage: storage.place(),
+            on_demand: settings.on_demand.clone().map(OnDemandStatus::new),
             ..Status::default()
         };
-        let (acme, orders) = Acme::new(answers.clone(), settings.ask.is_some(), status);
+        let (acme, orders) = Acme::new(answers.clone(), settings.reach(), status);
+        let on_demand = match (&settings.on_demand, &orders.waiting) {
+            (Some(settings), Some(waiting)) => {
+                Some(OnDemand::new(settings, waiting, Instant::now()).map_err(StartError::Ask)?)
+            }
+            _ => None,
+        };
         let driver = Self {
             agenda: Agenda::new(authorities.len(), fastrand::u64(..)),
-            reach: settings.reach(),
-            ask: settings.ask.clone(),
-            asking,
-            demand: Demand::new(SystemTime::now()),
+            on_demand,
             authorities,
             means: Arc::new(Means { storage, answers, certificates, challenges: settings.challenges }),
             orders,
             questions,
             tasks: JoinSet::new(),
-            asked: 0,
+            unkept: BTreeMap::new(),
+            keep_at: None,
             wait_for_reads: Vec::new(),
             obtained: 0,
             failed: 0,
@@ -146,7 +151,7 @@ impl Driver {
             match self.select(until).await {
                 Event::Command(Some(Command::Stop) | None) => break,
                 Event::Command(Some(command)) => self.follow(command),
-                Event::Demand(host) => self.demanded(&host),
+                Event::Asked(asked) => self.asked(asked),
                 Event::Question(question) => self.question(question),
                 Event::Done(Some(Ok(done))) => self.done(done),
                 Event::Done(Some(Err(e))) => tracing::error!("a task of ACME ended: {e}; this is a bug of Pilotlight"),
@@ -158,9 +163,10 @@ impl Driver {
 
     async fn select(&mut self, until: Option<SystemTime>) -> Event {
         let nap = until.map_or(MAX_NAP, |until| until.duration_since(SystemTime::now()).unwrap_or_default());
-        let demand = async {
-            match &mut self.orders.demands {
-                Some(demands) => demands.recv().await,
+        let has_room = self.on_demand.as_ref().is_some_and(OnDemand::has_room);
+        let asked = async {
+            match &mut self.orders.asked {
+                Some(asked) => asked.recv().await,
                 None => None,
             }
         };
@@ -169,13 +175,16 @@ impl Driver {
             command = self.orders.commands.recv() => Event::Command(command),
             Some(question) = self.questions.recv() => Event::Question(question),
             Some(done) = self.tasks.join_next() => Event::Done(Some(done)),
-            Some(host) = demand, if self.asked < MAX_ASKED => Event::Demand(host),
+            Some(asked) = asked, if has_room => Event::Asked(asked),
             () = tokio::time::sleep(nap.min(MAX_NAP)) => Event::Time,
         }
     }
 
     /// Begins what is to be done now, and says when there is more.
     fn begin_work(&mut self) -> Option<SystemTime> {
+        let now = SystemTime::now();
+        self.means.certificates.change(&[], &self.agenda.forget_refused(now));
+        self.keep_again(now);
         loop {
             match self.agenda.next(SystemTime::now()) {
                 Work::Order { name, authority, attempt } => self.order(name, authority, attempt),
@@ -184,7 +193,17 @@ impl Driver {
                     let Some(facts) = self.agenda.facts(&name).cloned() else { continue };
                     self.tasks.spawn(async move { Done::Suggested(name, of.window(&facts, &means).await) });
                 }
-                Work::Nothing { until } => return until,
+                Work::AskPermission { name } => {
+                    let ask = self.on_demand.as_ref().map(OnDemand::ask);
+                    self.tasks.spawn(async move {
+                        let permission = match ask {
+                            Some(ask) => ask.ask(&name).await,
+                            None => Permission::Refused,
+                        };
+                        Done::Permitted(name, permission)
+                    });
+                }
+                Work::Nothing { until } => return [until, self.keep_at].into_iter().flatten().min(),
             }
         }
     }
@@ -275,25 +294,92 @@ impl Driver {
         });
     }
 
-    fn demanded(&mut self, host: &str) {
-        let (Some(ask), Some(http)) = (&self.ask, &self.asking) else { return };
-        let Ok(name) = Name::of_host(host, self.reach) else { return };
-        if self.agenda.knows(&name) || !self.demand.admits(&name, SystemTime::now()) {
+    /// A client has asked for a name that has no certificate: it is in the storage, or somebody says whether it may
+    /// have one.
+    fn asked(&mut self, asked: Asked) {
+        let Some(on_demand) = &mut self.on_demand else { return };
+        let name = on_demand.begin(asked);
+        let (ask, means) = (on_demand.ask(), Arc::clone(&self.means));
+        self.tasks.spawn(async move {
+            let looked = match newer(&name, None, &*means.storage).await {
+                Ok(Some(pair)) => Ok(Looked::Stored(pair)),
+                Ok(None) => Ok(Looked::Asked(ask.ask(&name).await)),
+                Err(e) => Err(e),
+            };
+            Done::Looked(name, looked)
+        });
+    }
+
+    fn looked(&mut self, name: &Name, looked: Result<Looked, StorageError>, now: SystemTime) {
+        let Some(on_demand) = &mut self.on_demand else { return };
+        let verdict = match looked {
+            Ok(Looked::Stored(pair)) => {
+                on_demand.was_stored();
+                self.agenda.demand(name, now);
+                self.was_read(vec![(name.clone(), Ok(Some(pair)))], now);
+                return self.settle(name, None);
+            }
+            Ok(Looked::Asked(permission)) => on_demand.judge(name, Ok(permission), Instant::now()),
+            Err(e) => on_demand.judge(name, Err(e), Instant::now()),
+        };
+        match verdict {
+            Verdict::Permitted => {
+                let demand = self.agenda.demand(name, now);
+                self.expect(name, demand, now);
+            }
+            Verdict::Refused(wait) => self.settle(name, Some(wait)),
+        }
+    }
+
+    /// Whoever waits for a name goes on waiting, or is told that there is no use in it.
+    fn expect(&mut self, name: &Name, demand: Demand, now: SystemTime) {
+        match demand {
+            Demand::Ordered => {}
+            Demand::NotBefore(until) => {
+                let wait = until.duration_since(now).unwrap_or_default();
+                self.settle(name, Some(wait.min(FAILED_MAX)));
+            }
+            Demand::Full => {
+                tracing::error!(%name, "no certificate: there are {MAX_ON_DEMAND} names on demand already");
+                self.settle(name, Some(REFUSED));
+            }
+        }
+    }
+
+    fn settle(&mut self, name: &Name, refused: Option<Duration>) {
+        if let Some(on_demand) = &mut self.on_demand {
+            on_demand.settle(name, refused);
+        }
+    }
+
+    /// Tries to keep the certificates that could not be kept when they came.
+    fn keep_again(&mut self, now: SystemTime) {
+        // A clock that was set back delays nothing.
+        self.keep_at = self.keep_at.map(|at| at.min(now + KEPT_EVERY));
+        if self.keep_at.is_none_or(|at| at > now) {
             return;
         }
-        let separator = if ask.contains('?') { '&' } else { '?' };
-        let (http, target) = (http.clone(), format!("{ask}{separator}domain={name}"));
-        self.asked += 1;
+        self.keep_at = None;
+        let (unkept, means) = (self.unkept.clone(), Arc::clone(&self.means));
         self.tasks.spawn(async move {
-            let Ok(request) = Request::get(&target).body(Empty::<Bytes>::new()) else {
-                return Done::Asked(name, false);
-            };
-            let answer = http.send(request).await;
-            if let Err(e) = &answer {
-                tracing::warn!(%name, "nobody says whether the name may have a certificate: {e}");
+            let mut kept = Vec::with_capacity(unkept.len());
+            for (name, pair) in unkept {
+                let done = keep(&name, &pair, &means).await;
+                kept.push((name, pair, done));
             }
-            Done::Asked(name, answer.is_ok_and(|answer| answer.status().is_success()))
+            Done::Kept(kept)
         });
+    }
+
+    fn was_kept(&mut self, kept: Vec<(Name, Pair, Result<(), StorageError>)>, now: SystemTime) {
+        for (name, pair, done) in kept {
+            if done.is_ok() && self.unkept.get(&name) == Some(&pair) {
+                self.unkept.remove(&name);
+                self.agenda.remark(&name, None, now);
+                tracing::info!(%name, "the certificate is kept now");
+            }
+        }
+        self.keep_at = (!self.unkept.is_empty()).then(|| now + KEPT_EVERY);
     }
 
     fn question(&mut self, Question { token, reply }: Question) {
@@ -322,14 +408,9 @@ impl Driver {
                 });
                 let _ = reply.send(answer); // who asked has gone
             }
-            Done::Asked(name, may) => {
-                self.asked -= 1;
-                if may && self.agenda.demand(&name) {
-                    self.read(vec![name]);
-                } else if !may {
-                    tracing::debug!(%name, "the name may have no certificate");
-                }
-            }
+            Done::Looked(name, looked) => self.looked(&name, looked, now),
+            Done::Permitted(name, permission) => self.agenda.permitted(&name, permission, now),
+            Done::Kept(kept) => self.was_kept(kept, now),
             Done::Answered => {}
         }
     }
@@ -351,26 +432,40 @@ impl Driver {
     }
 
     fn ordered(&mut self, name: &Name, authority: usize, ordered: Result<Ordered, OrderError>, now: SystemTime) {
-        let (pair, is_new) = match ordered {
-            Ok(Ordered::New(pair)) => (pair, true),
-            Ok(Ordered::Found(pair)) => (pair, false),
+        let (pair, unkept) = match ordered {
+            Ok(Ordered::New(pair, unkept)) => {
+                self.obtained += 1;
+                tracing::info!(%name, from = pair.issued_by.as_deref().unwrap_or_default(), "a certificate was obtained");
+                (pair, unkept)
+            }
+            Ok(Ordered::Found(pair)) => (pair, None),
             Ok(Ordered::Elsewhere) => return self.agenda.is_elsewhere(name, now),
             Err(e) => {
                 self.failed += 1;
                 tracing::warn!(%name, "no certificate: {e}");
-                return self.agenda.failed(name, authority, e.failure(), e.to_string(), now);
+                self.agenda.failed(name, authority, e.failure(), e.to_string(), now);
+                if self.on_demand.as_ref().is_some_and(|on_demand| on_demand.is_awaited(name)) {
+                    let demand = self.agenda.waits(name, now);
+                    self.expect(name, demand, now);
+                }
+                return;
             }
         };
         let Ok(facts) = pair.facts() else { return }; // it was looked at when it came
-        if is_new {
-            self.obtained += 1;
-            tracing::info!(%name, from = pair.issued_by.as_deref().unwrap_or_default(), "a certificate was obtained");
-        }
         let issuer = self.issuer(&pair);
         if self.agenda.knows(name) {
-            self.install(&[(name.clone(), pair)]);
+            self.install(&[(name.clone(), pair.clone())]);
         }
         self.agenda.obtained(name, facts, issuer, now);
+        self.settle(name, None);
+        self.unkept.remove(name);
+        if let Some(e) = unkept {
+            let text = format!("the new certificate is used, but not kept for the next start: {e}");
+            tracing::error!(%name, "{text}");
+            self.agenda.remark(name, Some(text), now);
+            self.unkept.insert(name.clone(), pair);
+            self.keep_at = self.keep_at.or(Some(now + KEPT_EVERY));
+        }
     }
 
     fn install(&self, installed: &[(Name, Pair)]) {
@@ -398,72 +493,7 @@ impl Driver {
         let (obtained, failed) = (self.obtained, self.failed);
         let Status { authorities, storage, .. } = &**status;
         let (authorities, storage) = (authorities.clone(), storage.clone());
-        *status = Arc::new(Status { names, authorities, storage, obtained, failed });
+        let on_demand = self.on_demand.as_ref().map(OnDemand::status);
+        *status = Arc::new(Status { names, authorities, storage, obtained, failed, on_demand });
     }
-}
-
-/// One order, unless another gateway has placed it or has stored what it brought.
-async fn order(
-    wanted: Wanted<'_>,
-    held: Option<&Facts>,
-    authority: &Authority,
-    means: &Means,
-) -> Result<Ordered, OrderError> {
-    let name = wanted.name;
-    let item = Item::Certificate(name.clone());
-    let Some(mut lease) = means.storage.lease(&item).await? else {
-        return Ok(newer(name, held, means).await?.map_or(Ordered::Elsewhere, Ordered::Found));
-    };
-    let work = async {
-        // Under the lease: its last holder has stored what he got before he gave it back.
-        if let Some(pair) = newer(name, held, means).await? {
-            return Ok(Ordered::Found(pair));
-        }
-        let pair = authority.order(wanted, means).await?;
-        means.storage.write(&item, pair.to_stored()).await?;
-        Ok(Ordered::New(pair))
-    };
-    let ordered = kept(&mut *lease, work).await;
-    if let Err(e) = lease.release().await {
-        tracing::warn!(%name, "a lease could not be given back, and ends by itself: {e}");
-    }
-    ordered
-}
-
-/// What the storage has, if it is another one than what is held, and lasts longer.
-async fn newer(name: &Name, held: Option<&Facts>, means: &Means) -> Result<Option<Pair>, StorageError> {
-    let Some(pair) = stored(name, &*means.storage).await? else { return Ok(None) };
-    let Ok(found) = pair.facts() else { return Ok(None) };
-    let is_newer = held.is_none_or(|held| found.fingerprint != held.fingerprint && found.not_after >= held.not_after);
-    Ok((is_newer && found.not_after > SystemTime::now()).then_some(pair))
-}
-
-/// What the storage has of a name, if it is a certificate of that name.
-async fn stored(name: &Name, storage: &dyn Storage) -> Result<Option<Pair>, StorageError> {
-    let Some(bytes) = storage.read(&Item::Certificate(name.clone())).await? else { return Ok(None) };
-    let of_name = |pair: Pair| {
-        let names = pair.facts().ok()?.names;
-        names.iter().any(|one| is_for(one, name.as_str())).then_some(pair)
-    };
-    match Pair::from_stored(&bytes) {
-        Ok(pair) => Ok(of_name(pair)),
-        Err(e) => {
-            tracing::warn!(%name, "what is stored cannot be used: {e}");
-            Ok(None)
-        }
-    }
-}
-
-/// RFC 9525 §6.3: a wildcard stands for one label.
-fn is_for(pattern: &str, host: &str) -> bool {
-    match pattern.strip_prefix("*.") {
-        Some(parent) => host.split_once('.').is_some_and(|(_, rest)| rest == parent),
-        None => pattern == host,
-    }
-}
-
-/// Names, each once, and why others have none.
-#[must_use]
-pub fn names_of<'a>(hosts: impl IntoIterator<Item = &'a str>, reach: Reach) -> BTreeSet<Name> {
-    hosts.into_iter().filter_map(|host| Name::of_host(host, reach).ok()).collect()
 }

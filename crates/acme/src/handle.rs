@@ -2,24 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agenda::NameState;
 use crate::certificate::{CertificateError, Pair};
 use crate::challenge::Answers;
-use crate::name::Name;
+use crate::demand::{Demanded, Demands, MAX_PENDING};
+use crate::name::{Name, Reach};
+use crate::options::OnDemand;
 use crate::storage::StorageError;
-
-/// Requests of clients for names that nobody knows; more are forgotten.
-const MAX_DEMANDS: usize = 64;
 
 /// What the owner is told. Cheap to clone.
 #[derive(Clone)]
 pub struct Acme {
     commands: mpsc::UnboundedSender<Command>,
-    demands: Option<mpsc::Sender<String>>,
+    on_demand: Option<Arc<Waiting>>,
     answers: Answers,
     status: Arc<Mutex<Arc<Status>>>,
 }
@@ -37,6 +36,70 @@ pub struct Status {
     pub obtained: u64,
     /// Orders that did not.
     pub failed: u64,
+    /// What became of names that clients asked for; `None`: they get no certificates.
+    pub on_demand: Option<OnDemandStatus>,
+}
+
+/// What became of names that clients asked for and that no route names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnDemandStatus {
+    /// What is configured.
+    pub settings: OnDemand,
+    /// Names of which the storage had a certificate.
+    pub stored: u64,
+    /// Names that may have one: an order was placed, or could not be yet.
+    pub permitted: u64,
+    /// Names that may have none.
+    pub refused: u64,
+    /// Names of which nobody could say, or that could not be looked for.
+    pub unanswered: u64,
+    /// Names beyond the limit.
+    pub limited: u64,
+}
+
+impl OnDemandStatus {
+    pub(crate) fn new(settings: OnDemand) -> Self {
+        Self { settings, stored: 0, permitted: 0, refused: 0, unanswered: 0, limited: 0 }
+    }
+}
+
+/// Those who wait for certificates of names that they have asked for.
+pub(crate) struct Waiting {
+    demands: Mutex<Demands<watch::Receiver<()>>>,
+    owner: mpsc::Sender<Asked>,
+    reach: Reach,
+}
+
+impl Waiting {
+    /// It is known what becomes of a name, which is refused for so long, if at all. Whoever waits for it is told when
+    /// its [`Asked`] is dropped.
+    pub(crate) fn settle(&self, name: &Name, refused: Option<Duration>) {
+        self.demands().settle(name, refused, Instant::now());
+    }
+
+    fn demands(&self) -> std::sync::MutexGuard<'_, Demands<watch::Receiver<()>>> {
+        self.demands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A name that a client has asked for. Those who wait are told when it is dropped.
+pub(crate) struct Asked {
+    pub(crate) name: Name,
+    pub(crate) told: watch::Sender<()>,
+}
+
+/// A certificate that is perhaps being had.
+#[derive(Debug)]
+pub struct OnItsWay(watch::Receiver<()>);
+
+impl OnItsWay {
+    /// Waits until it is known whether there is one. If there is, it is in use then.
+    ///
+    /// # Cancel safety
+    /// Safe: it is had all the same.
+    pub async fn settled(mut self) {
+        while self.0.changed().await.is_ok() {} // an error: it is settled
+    }
 }
 
 /// Why a certificate was not taken, or not renewed.
@@ -62,7 +125,8 @@ pub enum CommandError {
 /// What an owner listens to, and where it says what it knows.
 pub(crate) struct Orders {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
-    pub(crate) demands: Option<mpsc::Receiver<String>>,
+    pub(crate) asked: Option<mpsc::Receiver<Asked>>,
+    pub(crate) waiting: Option<Arc<Waiting>>,
     pub(crate) status: Arc<Mutex<Arc<Status>>>,
 }
 
@@ -79,12 +143,16 @@ pub(crate) enum Command {
 
 impl Acme {
     /// A handle without an owner, and what the owner listens to.
-    pub(crate) fn new(answers: Answers, takes_demands: bool, status: Status) -> (Self, Orders) {
+    pub(crate) fn new(answers: Answers, reach: Reach, status: Status) -> (Self, Orders) {
         let (commands, ordered) = mpsc::unbounded_channel(); // one for each reload and each order of a person
-        let (demands, demanded) = takes_demands.then(|| mpsc::channel(MAX_DEMANDS)).unzip();
+        let waiting = status.on_demand.as_ref().map(|_| {
+            let (owner, asked) = mpsc::channel(MAX_PENDING);
+            (Arc::new(Waiting { demands: Mutex::new(Demands::new()), owner, reach }), asked)
+        });
+        let (waiting, asked) = waiting.unzip();
         let status = Arc::new(Mutex::new(Arc::new(status)));
-        let orders = Orders { commands: ordered, demands: demanded, status: Arc::clone(&status) };
-        (Self { commands, demands, answers, status }, orders)
+        let orders = Orders { commands: ordered, asked, waiting: waiting.clone(), status: Arc::clone(&status) };
+        (Self { commands, on_demand: waiting, answers, status }, orders)
     }
 
     /// These are the names of routes from now on.
@@ -100,17 +168,35 @@ impl Acme {
         let _ = was_read.recv_timeout(limit); // nothing is sent: the sender is dropped
     }
 
-    /// A client asked for a name that has no certificate. Costs little: what is too much is forgotten.
-    pub fn demand(&self, host: &str) {
-        if let Some(demands) = &self.demands {
-            let _ = demands.try_send(host.to_owned());
+    /// A client asks for a host that has no certificate. `None`: it gets none now, and there is nothing to wait for.
+    #[must_use]
+    pub fn demand(&self, host: &str) -> Option<OnItsWay> {
+        let waiting = self.on_demand.as_ref()?;
+        let name = Name::of_host(host, waiting.reach).ok()?;
+        let mut told = None;
+        let begin = || {
+            let (sender, receiver) = watch::channel(());
+            told = Some(sender);
+            receiver
+        };
+        let demanded = waiting.demands().demand(&name, Instant::now(), begin);
+        match (demanded, told) {
+            (Demanded::First(receiver), Some(told)) => {
+                if waiting.owner.try_send(Asked { name: name.clone(), told }).is_err() {
+                    waiting.settle(&name, None); // it is stopping
+                    return None;
+                }
+                Some(OnItsWay(receiver))
+            }
+            (Demanded::First(receiver) | Demanded::Another(receiver), _) => Some(OnItsWay(receiver)),
+            (Demanded::Refused, _) => None,
         }
     }
 
-    /// Whether clients may ask for names that no route has.
+    /// Whether clients may ask for names that no route names.
     #[must_use]
-    pub fn takes_demands(&self) -> bool {
-        self.demands.is_some()
+    pub fn is_on_demand(&self) -> bool {
+        self.on_demand.is_some()
     }
 
     /// Gets a new certificate for a name now, or for all with an empty one. When it answers, the order is on its way.

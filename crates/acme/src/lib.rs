@@ -11,11 +11,12 @@
 //! listener: whoever has some answers HTTP-01 by [`Answers`], and shows what [`Certificates`] is told.
 //!
 //! Invariant: gateways with one storage place one order for a name: whoever has the lease looks into the storage first,
-//! and gives it back only after he has stored what he got. (`driver`)
+//! and gives it back only after he has stored what he got. (`order`)
 //!
 //! Invariant: a certificate that is there is shown until there is another one, whatever the authorities do. (`driver`)
 
 mod agenda;
+mod ask;
 mod authority;
 mod backoff;
 mod certificate;
@@ -26,22 +27,27 @@ mod error;
 mod handle;
 mod https;
 mod name;
+mod on_demand;
 mod options;
+mod order;
 mod renewal;
 mod show;
 mod storage;
+mod stored;
 
-pub use agenda::{Agenda, Changed, Issuer, LastError, MAX_NAMES, MAX_ORDERS, NameState, Work};
+pub use agenda::{
+    Agenda, Changed, Demand, Issuer, LastError, MAX_NAMES, MAX_ON_DEMAND, MAX_ORDERS, NameState, Permission, Work,
+};
 pub use backoff::Failure;
 pub use certificate::{CertificateError, Facts, MAX_PAIR, Pair, RenewalId};
 pub use challenge::{Answer, Answers, PATH, Token};
-pub use driver::{Driver, StartError, names_of};
+pub use driver::{Driver, StartError};
 pub use error::OrderError;
-pub use handle::{Acme, CommandError, Status};
-pub use name::{Name, NoName, Reach};
+pub use handle::{Acme, CommandError, OnDemandStatus, OnItsWay, Status};
+pub use name::{Name, NoName, Reach, names_of};
 pub use options::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Offered,
-    StorageSettings,
+    OnDemand, OrderRate, StorageSettings,
 };
 pub use renewal::{Suggestion, Window};
 pub use show::{Certificates, Shown};

@@ -1,5 +1,6 @@
 //! Which hosts of routes are names that a certificate authority gives certificates for. Pure.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -71,6 +72,12 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The names among hosts, each once.
+#[must_use]
+pub fn names_of<'a>(hosts: impl IntoIterator<Item = &'a str>, reach: Reach) -> BTreeSet<Name> {
+    hosts.into_iter().filter_map(|host| Name::of_host(host, reach).ok()).collect()
 }
 
 /// Letters, digits and hyphens inside (RFC 5890 §2.3.1).

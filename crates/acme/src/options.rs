@@ -1,6 +1,8 @@
 //! What `[tls.acme]` of a configuration says.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::name::Reach;
 
@@ -18,8 +20,8 @@ pub struct AcmeSettings {
     pub authorities: Vec<AuthoritySettings>,
     /// Where accounts, certificates and keys are kept.
     pub storage: StorageSettings,
-    /// An address that says whether a name that no route has may have a certificate.
-    pub ask: Option<String>,
+    /// Certificates for hosts that only a route with a wildcard or without a host takes, when clients ask for them.
+    pub on_demand: Option<OnDemand>,
     /// Which challenges are offered to the authorities.
     pub challenges: Challenges,
 }
@@ -33,6 +35,32 @@ impl AcmeSettings {
     #[must_use]
     pub fn reach(&self) -> Reach {
         if self.authorities.iter().all(|authority| authority.root.is_some()) { Reach::Private } else { Reach::Public }
+    }
+}
+
+/// Certificates when clients ask for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnDemand {
+    /// An address, by HTTP or HTTPS, that is asked with `?domain=NAME` whether the name may have a certificate: 200
+    /// says yes, everything else no.
+    pub ask: String,
+    /// How many names may get one, of each gateway. Renewals do not count.
+    pub limit: OrderRate,
+}
+
+/// So many names in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrderRate {
+    /// How many names …
+    pub count: NonZeroU32,
+    /// … in this time.
+    pub per: Duration,
+}
+
+impl Default for OrderRate {
+    /// 10 in a minute.
+    fn default() -> Self {
+        Self { count: NonZeroU32::MIN.saturating_add(9), per: Duration::from_secs(60) }
     }
 }
 

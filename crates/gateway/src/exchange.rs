@@ -71,7 +71,8 @@ pub(crate) enum Reply {
 
 /// Has a request answered that memory does not answer as it stands.
 pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: Box<ReceivedRequest>) -> Reply {
-    if let Some(answer) = worker.common.issuers.validation(&received.head) {
+    let is_demanded = |host: &str| worker.common.table.load().takes_unnamed(host);
+    if let Some(answer) = worker.common.issuers.validation(&received.head, is_demanded) {
         return validation::respond(worker, client, *received, answer);
     }
     let ReceivedRequest { mut head, body, begun, read, checked, known, redis } = *received;

@@ -4,6 +4,7 @@
 //!   `limits.connections`: a burst of clients is served late, and not turned away.
 //! - Time: `limits.handshake_timeout`, for all of it. While more than half of the places are taken, a client has
 //!   [`MAX_CROWDED_HELLO`] for its hello, so that connections which say nothing keep only half of them for long.
+//! - Of the number, a quarter at most waits for certificates on demand (`on_demand`).
 //! - Share: a signature takes as long as some ten answers. A worker makes one in a turn of its event loop, so that
 //!   whatever a flood of hellos asks for, every connection that is open has its turn between two of them.
 
@@ -18,8 +19,10 @@ use pilotlight_proxy_protocol::is_header;
 use pilotlight_tls::Protocol;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 
+use crate::deadline::Deadline;
 use crate::linger::linger;
 use crate::net::Socket;
+use crate::on_demand;
 use crate::problem;
 use crate::tls_socket::{READ_SIZE, TlsSocket};
 use crate::worker::Worker;
@@ -94,7 +97,7 @@ pub(crate) async fn shake_hands(
     });
     let done = tokio::select! {
         biased;
-        done = converse(worker, socket, &mut refused, has_hello) => done,
+        done = converse(worker, socket, &deadline, &mut refused, has_hello) => done,
         why = over => Err(why),
     };
     drop(open);
@@ -108,10 +111,11 @@ pub(crate) async fn shake_hands(
 async fn converse(
     worker: &Worker,
     mut socket: Socket,
+    deadline: &Deadline,
     refused: &mut Option<Socket>,
     has_hello: impl FnOnce(),
 ) -> Result<(Box<TlsSocket>, Protocol), HandshakeError> {
-    let (accepted, behind) = match hello(&mut socket).await {
+    let (accepted, mut behind) = match hello(&mut socket).await {
         Ok(hello) => hello,
         Err(NoHello::Ended(why)) => return Err(why),
         Err(NoHello::Refused(why, mut text)) => {
@@ -121,6 +125,9 @@ async fn converse(
         }
     };
     has_hello();
+    if let Some(demanded) = on_demand::demanded(worker, &accepted.client_hello()) {
+        demanded.await_certificate(&mut socket, &mut behind, deadline).await?;
+    }
     let config = worker.common.tls.config(&accepted.client_hello())?;
     let answered = {
         let _step = worker.handshakes.step().await;

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pilotlight_acme::{Acme, AcmeSettings, Answer, Driver, PATH, Reach, StartError, names_of};
+use pilotlight_acme::{Acme, AcmeSettings, Answer, Driver, Name, OnItsWay, PATH, Reach, StartError, names_of};
 use pilotlight_authority::is_permitted;
 use pilotlight_tls::CertificateStore;
 
@@ -95,15 +95,38 @@ impl Issuers {
         self.acme.as_ref().map(|acme| &acme.handle)
     }
 
-    /// The answer to a validation by HTTP-01 (RFC 8555 §8.3) of a host that gets its certificate here. `None`: the
-    /// request is another one.
-    pub(crate) fn validation(&self, head: &Head) -> Option<Answer> {
+    /// The same, and whom the authorities give certificates to.
+    pub(crate) fn acme_with_reach(&self) -> Option<(&Acme, Reach)> {
+        self.acme.as_ref().map(|acme| (&acme.handle, acme.reach))
+    }
+
+    /// Whether clients may ask for hosts that no route names.
+    pub(crate) fn is_on_demand(&self) -> bool {
+        self.acme.as_ref().is_some_and(|acme| acme.handle.is_on_demand())
+    }
+
+    /// The certificate of a host that has none, if it may be had. `is_demanded` says whether a route takes the host
+    /// without naming it.
+    pub(crate) fn demand(&self, host: &str, is_demanded: impl FnOnce() -> bool) -> Option<OnItsWay> {
+        let acme = self.acme.as_ref()?;
+        if self.store.has(host) || !is_demanded() {
+            return None;
+        }
+        acme.handle.demand(host)
+    }
+
+    /// The answer to a validation by HTTP-01 (RFC 8555 §8.3) of a host that gets its certificate here. `is_demanded`
+    /// says whether a route takes the host without naming it: another gateway may be getting its certificate. `None`:
+    /// the request is another one.
+    pub(crate) fn validation(&self, head: &Head, is_demanded: impl FnOnce(&str) -> bool) -> Option<Answer> {
         let acme = self.acme.as_ref()?;
         let token = head.path().strip_prefix(PATH)?;
         let host = host_of(head.authority()).to_ascii_lowercase();
         let names = &acme.handle.status().names;
-        names.binary_search_by(|state| state.name.as_str().cmp(&host)).ok()?;
-        Some(acme.handle.answers().find(token))
+        let is_known = names.binary_search_by(|state| state.name.as_str().cmp(&host)).is_ok();
+        let is_on_demand = || acme.handle.is_on_demand() && Name::of_host(&host, acme.reach).is_ok();
+        let is_ours = is_known || is_on_demand() && is_demanded(&host);
+        is_ours.then(|| acme.handle.answers().find(token))
     }
 }
 

@@ -43,6 +43,7 @@ mod lookup;
 mod metrics;
 mod net;
 mod networks;
+mod on_demand;
 mod options;
 mod outbound;
 mod path;
@@ -97,7 +98,7 @@ pub use options::{
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
-    Offered, StorageSettings,
+    Offered, OnDemand, OrderRate, StorageSettings,
 };
 pub use pilotlight_authority::{PERMITTED, is_permitted};
 pub use pilotlight_cache::{

@@ -214,6 +214,13 @@ impl Table {
         self.caches
     }
 
+    /// Whether a route takes this host without naming it: by a wildcard, or as any other.
+    pub(crate) fn takes_unnamed(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        let by_wildcard = || self.wildcards.iter().any(|(s, _)| host.len() > s.len() && host.ends_with(&**s));
+        !self.hosts.contains_key(host.as_str()) && (!self.any.is_empty() || by_wildcard())
+    }
+
     /// The route for `authority` (as in the request, with or without a port) and `path` (without the query).
     pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Route>> {
         let path = normalized(path);
@@ -233,6 +240,10 @@ impl Table {
 }
 
 impl Paths {
+    fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.prefix.is_empty()
+    }
+
     fn find(&self, path: &str) -> Option<usize> {
         if !self.exact.is_empty()
             && let Some(index) = self.exact.get(path)

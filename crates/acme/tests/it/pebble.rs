@@ -136,7 +136,7 @@ impl Pebble {
             email: Some("ops@example.org".to_owned()),
             authorities: vec![authority],
             storage,
-            ask: None,
+            on_demand: None,
             challenges: Challenges { http: Offered::First, tls_alpn: Offered::No },
         }
     }

@@ -1,11 +1,15 @@
 //! `acme` of `[tls]`: certificates by themselves.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pilotlight_gateway::{AcmeSettings, AuthoritySettings, ExternalAccount, ListenAddr};
-use pilotlight_gateway::{Challenges, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName, Offered, StorageSettings};
+use pilotlight_gateway::{
+    Challenges, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName, Offered, OnDemand, OrderRate, StorageSettings,
+};
 use toml::de::{DeTable, DeValue};
 
+use super::admission::{rate, text};
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{Acme, AcmeStorage, Config, joined};
 use super::readers::{non_empty, word};
@@ -55,7 +59,7 @@ pub(super) fn read(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic
         email: email.map(str::to_owned),
         authorities,
         storage: StorageSettings::Folder(kept.map(|path| joined(folder, path)).unwrap_or_default()),
-        ask: None,
+        on_demand: on_demand(&section, found),
         challenges: Challenges::default(),
     };
     let storage_at = section.field("storage").map_or(field.key_at.clone(), |field| field.at);
@@ -112,6 +116,25 @@ fn authority(
     Some(AuthoritySettings { directory: directory.to_owned(), root, external_account })
 }
 
+/// Names that no route names: who says which of them may have a certificate, and how many.
+fn on_demand(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Option<OnDemand> {
+    let part = section.part("on_demand", Part::TlsAcmeOnDemand, "in `on_demand` of `acme`", found)?;
+    let mut limit = OrderRate::default();
+    if let Some(rate) = part.field("limit").and_then(|field| noted(text(&field, rate), found)) {
+        limit = OrderRate { count: rate.count, per: Duration::from_secs(rate.per.seconds()) };
+    }
+    let Some(field) = part.field("ask") else {
+        if !part.mentions("ask") {
+            let message = "`on_demand` has no `ask`, so anybody could have certificates ordered for any name";
+            let help = "add ask = \"http://127.0.0.1:9000/may-have\", an address that answers 200 if ?domain=NAME may have one";
+            found.push(Diagnostic::error(Code::MissingKey, part.at.clone(), message).help(help));
+        }
+        return None;
+    };
+    let ask = noted(ask_url(&field), found)?;
+    Some(OnDemand { ask: ask.to_owned(), limit })
+}
+
 fn external_account(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<ExternalAccount> {
     let part = section.part("eab", Part::TlsAcmeEab, "in `eab` of `acme`", found)?;
     let mut required = |name: &str, help: &str| {
@@ -145,6 +168,20 @@ fn url<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
     Err(field.rejected(Rejected::new(format!("{} is no address that begins with https://", shown(text)))))
 }
 
+/// An address that is asked: by HTTP or HTTPS, without a fragment.
+fn ask_url<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
+    let text = field.string()?;
+    let host = ["http://", "https://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    let is_url =
+        host.is_some_and(|host| !host.is_empty() && !host.starts_with(['/', ':', '?'])) && !text.contains(['#', '@']);
+    if is_url && text.bytes().all(|byte| byte.is_ascii_graphic()) && text.len() <= MAX_URL {
+        return Ok(text);
+    }
+    let reason = format!("{} is no address that can be asked", shown(text));
+    Err(field
+        .rejected(Rejected::help(reason, "write \"http://127.0.0.1:9000/may-have\", without a user or a fragment")))
+}
+
 /// What `acme` has to do with the listeners, the routes and Redis.
 pub(super) fn relations(config: &mut Config, found: &mut Vec<Diagnostic>) {
     let (http, tls_alpn) = offered(config);
@@ -162,22 +199,29 @@ pub(super) fn relations(config: &mut Config, found: &mut Vec<Diagnostic>) {
         }
     }
     let (reach, at) = (acme.settings.reach(), acme.at.clone());
+    let on_demand = acme.settings.on_demand.is_some();
     let hosts =
         config.routes.iter().filter(|route| !route.is_signed_locally()).filter_map(|route| route.host.as_deref());
     let mut count = 0;
     for host in hosts {
         match Name::of_host(host, reach) {
             Ok(_) => count += 1,
+            Err(NoName::Wildcard) if on_demand => count += 1,
             Err(NoName::Wildcard) => {
                 let message = format!("{} gets no certificate by ACME: {}", shown(host), NoName::Wildcard);
-                let help = "name each host in a route of its own, or bring a certificate with `certificates` of [tls]";
+                let help = "name each host in a route of its own, bring a certificate with `certificates` of [tls], or add `on_demand` to `acme`";
                 found.push(Diagnostic::warning(Code::Unused, at.clone(), message).help(help));
             }
             // Below .localhost the local authority signs; the others may have a certificate in a file.
             Err(NoName::Local | NoName::Address | NoName::Malformed) => {}
         }
     }
-    if count == 0 {
+    let takes_any = config.routes.iter().any(|route| route.host.is_none());
+    if on_demand && count == 0 && !takes_any {
+        let message = "`on_demand` has no effect: no route has a host with a wildcard, or none at all";
+        let help = "add host = \"*.example.org\" to a route, or a route without `host`";
+        found.push(Diagnostic::warning(Code::NoEffect, at, message).help(help));
+    } else if count == 0 && !on_demand {
         let message = "no route has a host that an authority gives a certificate for, so `acme` gets none";
         found.push(Diagnostic::warning(Code::NoEffect, at, message).help("add host = \"app.example.org\" to a route"));
     }
@@ -294,6 +338,24 @@ mod tests {
         refused("{ storage = \"etcd\" }", "means nothing as `storage`");
         refused("{ server = \"https://ca/dir\" }", "did you mean `directory`?");
         refused("1", "`acme` must be a section, or true or false");
+    }
+
+    #[test]
+    fn on_demand_needs_somebody_who_is_asked() {
+        let read = |on_demand: &str| settings(BOTH, &format!("{{ on_demand = {on_demand} }}"), "").on_demand.unwrap();
+        let least = read("{ ask = \"http://127.0.0.1:9/x?y=1\" }");
+        let ten = OrderRate { count: 10.try_into().unwrap(), per: Duration::from_secs(60) };
+        assert_eq!(least, OnDemand { ask: "http://127.0.0.1:9/x?y=1".to_owned(), limit: ten });
+        let limit = OrderRate { count: 5.try_into().unwrap(), per: Duration::from_secs(3600) };
+        assert_eq!(read("{ ask = \"https://a.b\", limit = \"5/h\" }").limit, limit);
+        refused("{ on_demand = {} }", "`on_demand` has no `ask`, so anybody could have certificates ordered");
+        refused("{ on_demand = true }", "must be a section");
+        for ask in ["", "127.0.0.1:9", "ftp://a", "http://", "http:///x", "http://u:p@h/", "http://h/#x", "http://h/ x"]
+        {
+            refused(&format!("{{ on_demand = {{ ask = \"{ask}\" }} }}"), "is no address that can be asked");
+        }
+        refused("{ on_demand = { ask = \"http://h\", limit = \"10\" } }", "is no rate");
+        refused("{ on_demand = { url = \"http://h\" } }", "did you mean `ask`?");
     }
 
     #[test]

@@ -266,12 +266,12 @@ fn says_something(section: &Section<'_>, name: &str, example: &str, found: &mut 
     }
 }
 
-fn text<T>(field: &Field<'_>, read: impl FnOnce(&str) -> Result<T, Rejected>) -> Result<T, Diagnostic> {
+pub(super) fn text<T>(field: &Field<'_>, read: impl FnOnce(&str) -> Result<T, Rejected>) -> Result<T, Diagnostic> {
     read(field.string()?).map_err(|wrong| field.rejected(wrong))
 }
 
 /// `100/s`.
-fn rate(text: &str) -> Result<Rate, Rejected> {
+pub(super) fn rate(text: &str) -> Result<Rate, Rejected> {
     const HELP: &str = "write it like \"100/s\", \"20/m\", \"1000/h\" or \"5000/d\"";
     let wrong = |help: String| Rejected::help(format!("{} is no rate", shown(text)), help);
     let (count, per) = text.split_once('/').ok_or_else(|| wrong(HELP.to_owned()))?;

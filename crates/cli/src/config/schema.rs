@@ -10,7 +10,9 @@ pub use admission::{ROUTE_ALLOW, ROUTE_ALLOW_FORWARD, ROUTE_ALLOW_JWT, ROUTE_DEN
 pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
 pub use service::{SERVICE, SERVICE_CGROUP, SERVICE_LIMITS, SERVICE_QUEUE};
-pub use tls::{TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES};
+pub use tls::{
+    TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
+};
 
 /// `listen` when the file gives none.
 pub const LISTEN: &str = "127.0.0.1:8080";
@@ -294,6 +296,8 @@ pub enum Part {
     TlsAcme,
     /// An authority in `fallback` of `[tls.acme]`.
     TlsAcmeFallback,
+    /// `on_demand` in `[tls.acme]`.
+    TlsAcmeOnDemand,
     /// `eab` in `[tls.acme]`.
     TlsAcmeEab,
     /// An entry of `certificates` in `[tls]`.
@@ -365,6 +369,7 @@ impl Part {
         Part::Tls,
         Part::TlsAcme,
         Part::TlsAcmeFallback,
+        Part::TlsAcmeOnDemand,
         Part::TlsAcmeEab,
         Part::TlsCertificate,
         Part::TlsClientCertificates,
@@ -406,6 +411,7 @@ impl Part {
             Part::Tls => TLS,
             Part::TlsAcme => TLS_ACME,
             Part::TlsAcmeFallback => TLS_ACME_FALLBACK,
+            Part::TlsAcmeOnDemand => TLS_ACME_ON_DEMAND,
             Part::TlsAcmeEab => TLS_ACME_EAB,
             Part::TlsCertificate => TLS_CERTIFICATE,
             Part::TlsClientCertificates => TLS_CLIENT_CERTIFICATES,
@@ -447,6 +453,7 @@ impl Part {
             Part::Tls => "in [tls]",
             Part::TlsAcme => "in [tls.acme]",
             Part::TlsAcmeFallback => "in `fallback` of [tls.acme]",
+            Part::TlsAcmeOnDemand => "in `on_demand` of [tls.acme]",
             Part::TlsAcmeEab => "in `eab` of [tls.acme]",
             Part::TlsCertificate => "in `certificates` of [tls]",
             Part::TlsClientCertificates => "in `client_certificates` of [tls]",

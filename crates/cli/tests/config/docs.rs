@@ -19,6 +19,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::Tls => "## `[tls]`",
         Part::TlsAcme => "## `[tls.acme]`",
         Part::TlsAcmeFallback => "## `fallback` of `[tls.acme]`",
+        Part::TlsAcmeOnDemand => "## `on_demand` of `[tls.acme]`",
         Part::TlsAcmeEab => "## `eab` of `[tls.acme]`",
         Part::TlsCertificate => "## `certificates` of `[tls]`",
         Part::TlsClientCertificates => "## `client_certificates` of `[tls]`",

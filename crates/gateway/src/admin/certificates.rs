@@ -1,9 +1,10 @@
 //! `GET /certificates`, `POST /certificates/renew` and `/import`.
 
 use http::StatusCode;
-use pilotlight_acme::{Acme, CommandError, Issuer, Name, NameState, Pair};
+use pilotlight_acme::{Acme, CommandError, Issuer, Name, NameState, OnDemandStatus, Pair};
 use serde_json::{Value, json};
 
+use super::hidden::hide_credentials;
 use super::refused::{Refused, refused};
 use super::shared::Shared;
 use super::tls::{self, ends_in};
@@ -23,11 +24,25 @@ pub(super) fn acme(shared: &Shared) -> Value {
         "storage": status.storage,
         "obtained": status.obtained,
         "failed": status.failed,
+        "on_demand": status.on_demand.as_ref().map(on_demand),
         "names": status.names.iter().map(|state| name(state, &status.authorities)).collect::<Vec<_>>(),
     })
 }
 
-fn name(state: &NameState, authorities: &[String]) -> Value {
+fn on_demand(status: &OnDemandStatus) -> Value {
+    let OnDemandStatus { settings, stored, permitted, refused, unanswered, limited } = status;
+    json!({
+        "ask": hide_credentials(&settings.ask),
+        "limit": { "names": settings.limit.count, "seconds": settings.limit.per.as_secs() },
+        "stored": stored,
+        "permitted": permitted,
+        "refused": refused,
+        "unanswered": unanswered,
+        "limited": limited,
+    })
+}
+
+pub(super) fn name(state: &NameState, authorities: &[String]) -> Value {
     let from = state.issuer.map(|issuer| match issuer {
         Issuer::Configured(index) => authorities.get(index).map_or("acme", String::as_str),
         Issuer::Staging => "staging",

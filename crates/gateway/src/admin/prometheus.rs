@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
+use pilotlight_acme::OnDemandStatus;
 use pilotlight_cache::Unstored;
 use pilotlight_cache_redis::Family;
 use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status};
@@ -79,6 +80,21 @@ fn acme(text: &mut Text, shared: &Shared) {
     text.family(name, "counter", "Orders of certificates that are over, by what became of them.");
     for (result, count) in [("obtained", status.obtained), ("failed", status.failed)] {
         text.sample(name, &labels(&[("result", result)]), &count);
+    }
+    if let Some(on_demand) = &status.on_demand {
+        let name = "pilotlight_acme_on_demand_total";
+        text.family(name, "counter", "Names that clients asked for and no route names, by what became of them.");
+        let OnDemandStatus { stored, permitted, refused, unanswered, limited, .. } = on_demand;
+        let results = [
+            ("stored", stored),
+            ("permitted", permitted),
+            ("refused", refused),
+            ("unanswered", unanswered),
+            ("limited", limited),
+        ];
+        for (result, count) in results {
+            text.sample(name, &labels(&[("result", result)]), count);
+        }
     }
     let name = "pilotlight_acme_failing";
     text.family(name, "gauge", "1 for each name whose last order failed.");

@@ -51,6 +51,18 @@ pub const TLS_ACME: &[Key] = &[
     key("staging", TRUE_OR_FALSE, "true", &["test", "testing"]),
     key("storage", "\"folder\" or \"redis\"", "\"redis\"", &["store", "cache"]),
     key("folder", A_STRING, "\"certificates\"", &["dir", "path", "directory_cache"]),
+    key(
+        "on_demand",
+        A_SECTION,
+        "{ ask = \"http://127.0.0.1:9000/may-have\" }",
+        &["on_demand_tls", "ondemand", "demand", "ask"],
+    ),
+];
+
+/// The keys of `on_demand` in `[tls.acme]`.
+pub const TLS_ACME_ON_DEMAND: &[Key] = &[
+    key("ask", A_STRING, "\"http://127.0.0.1:9000/may-have\"", &["url", "permission", "endpoint", "check"]),
+    key("limit", A_STRING, "\"10/m\"", &["rate", "rate_limit", "burst", "interval"]),
 ];
 
 /// The keys of an authority in `fallback` of `[tls.acme]`.
