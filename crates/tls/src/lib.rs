@@ -44,5 +44,7 @@ pub use follow::FileFollower;
 pub use limits::{MAX_CHAIN, MAX_FILE_BYTES};
 pub use protocol::Protocol;
 pub use settings::{MinVersion, TlsSettings};
-pub use store::{CertificateInfo, CertificateStore, Challenge, MAX_CHALLENGES, Source, TooManyChallenges};
+pub use store::{
+    CertificateInfo, CertificateStore, Challenge, Chosen, ChosenBy, MAX_CHALLENGES, Source, TooManyChallenges,
+};
 pub use tickets::{BadTicketKeys, TICKET_LIFETIME, TicketKeys};

@@ -48,6 +48,26 @@ pub struct CertificateInfo {
     pub certificate: Certificate,
 }
 
+/// What a client gets that asks for a host.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    /// Why these.
+    pub by: ChosenBy,
+    /// In the order in which they are preferred. Empty: the handshake fails.
+    pub certificates: Vec<CertificateInfo>,
+}
+
+/// Why a client gets a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// It names the host.
+    Name,
+    /// It has a wildcard that the host matches.
+    Wildcard,
+    /// None is for the host: it is the first.
+    Default,
+}
+
 /// More than [`MAX_CHALLENGES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there are {MAX_CHALLENGES} challenges already")]
@@ -106,6 +126,19 @@ impl CertificateStore {
     #[must_use]
     pub fn has(&self, host: &str) -> bool {
         self.index.load().find(&host.to_ascii_lowercase()).is_some()
+    }
+
+    /// What a client gets that asks for this host: the first whose algorithm it takes.
+    #[must_use]
+    pub fn chosen(&self, host: &str) -> Chosen {
+        let index = self.index.load();
+        let host = host.to_ascii_lowercase();
+        let (by, found) = match index.find(&host) {
+            Some(found) if index.exact.contains_key(host.trim_end_matches('.')) => (ChosenBy::Name, found),
+            Some(found) => (ChosenBy::Wildcard, found),
+            None => (ChosenBy::Default, &*index.default),
+        };
+        Chosen { by, certificates: found.to_vec() }
     }
 
     /// No certificate at all.
@@ -251,6 +284,13 @@ mod tests {
         }
         check(&store, None, BOTH, Some("first"));
         assert!(store.has("A.Example.org") && store.has("b.example.org"));
+        let chosen = |host: &str| {
+            let Chosen { by, certificates } = store.chosen(host);
+            (by, certificates[0].certificate.origin().to_owned())
+        };
+        assert_eq!(chosen("A.example.org."), (ChosenBy::Name, "a".to_owned()));
+        assert_eq!(chosen("b.example.org"), (ChosenBy::Wildcard, "star".to_owned()));
+        assert_eq!(chosen("other.example"), (ChosenBy::Default, "first".to_owned()));
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn ends(seconds: Option<i64>) -> String {
     }
 }
 
-fn span(seconds: i64) -> String {
+pub(super) fn span(seconds: i64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),
@@ -124,7 +124,7 @@ fn span(seconds: i64) -> String {
 }
 
 /// What comes next for a name.
-fn news(state: &Value) -> String {
+pub(super) fn news(state: &Value) -> String {
     let mut parts = Vec::new();
     if state["ordering"] == true {
         parts.push("being ordered".to_owned());

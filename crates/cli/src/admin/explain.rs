@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::certificates::{news, span};
 use super::table::{printable, string};
 
 /// What the gateway answered, as lines of name and value.
@@ -17,6 +18,7 @@ pub(super) fn text(answer: &Value) -> String {
         "request",
         &format!("{} {} (host {})", string(&answer["method"]), string(&answer["target"]), string(&answer["host"])),
     );
+    certificate(&answer["certificate"], &mut fact);
     if answer["route"].is_null() {
         fact("route", &format!("none: {}; the answer is 404", string(&answer["why"])));
         let known: Vec<String> = answer["routes"].as_array().into_iter().flatten().map(string).collect();
@@ -67,6 +69,40 @@ pub(super) fn text(answer: &Value) -> String {
         fact(if index == 0 { "limits" } else { "" }, &format!("{}: {value}", string(&limit["setting"])));
     }
     text
+}
+
+/// Which certificate a client would get, and how the host would get one of its own.
+fn certificate(told: &Value, fact: &mut impl FnMut(&str, &str)) {
+    if !told.is_object() {
+        return;
+    }
+    match told["names"].as_array() {
+        None => fact("tls", &string(&told["why"])),
+        Some(names) => {
+            let names: Vec<String> = names.iter().take(3).map(string).collect();
+            fact("tls", &format!("{}: {}", names.join(" "), string(&told["why"])));
+            let source = match told["source"].as_str() {
+                Some("files") => "from the file",
+                Some("acme") => "by ACME from",
+                _ => "by the local authority,",
+            };
+            fact("", &format!("{source} {}, issued by {}", string(&told["from"]), string(&told["issuer"])));
+            let seconds = told["ends_in_seconds"].as_i64().unwrap_or_default();
+            let end = if seconds < 0 { "was over".to_owned() } else { format!("is over in {}", span(seconds)) };
+            fact("", &format!("it {end} ({})", string(&told["not_after"])));
+        }
+    }
+    for other in told["others"].as_array().into_iter().flatten() {
+        fact("", &format!("clients that do not take its key get that from {}", string(&other["from"])));
+    }
+    let state = &told["acme"];
+    if state.is_object() {
+        let news = news(state);
+        fact("", &format!("ACME: {}", if news.is_empty() { "nothing is to be done" } else { &news }));
+    }
+    if let Some(next) = told["next"].as_str() {
+        fact("", next);
+    }
 }
 
 /// What the route changes of requests and responses.

@@ -20,6 +20,7 @@ use crate::routes::{Route, host_of};
 use crate::template::Facts;
 
 mod cache;
+mod certificate;
 mod files;
 
 /// Explains a request with these fields (`name: value`).
@@ -34,6 +35,9 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
         "target": target.target,
     });
     let Value::Object(map) = &mut told else { return Ok(told) };
+    if target.is_https() {
+        map.insert("certificate".into(), certificate::explain(shared, host_of(&target.authority)));
+    }
     let Some(route) = table.find(&target.authority, target.path()) else {
         let labels: Vec<&str> = table.routes().iter().take(20).map(|route| &*route.series.route).collect();
         map.insert("route".into(), Value::Null);

@@ -66,6 +66,11 @@ impl Target {
         RequestUrl { origin, target: &self.target }
     }
 
+    /// Whether it is asked for by TLS.
+    pub(super) fn is_https(&self) -> bool {
+        self.scheme == Scheme::Https
+    }
+
     /// Where a request for it is sent, if it comes by plain HTTP and is for TLS.
     pub(super) fn place_of_https(&self, shared: &Shared, route: &RouteSpec) -> Option<String> {
         let host = host_of(&self.authority);
