@@ -91,7 +91,8 @@ def served(name, port, roots, now):
     with socket.create_connection(("127.0.0.1", port), 20) as plain:
         with context.wrap_socket(plain, server_hostname=name) as secure:
             shown = secure.getpeercert()
-            begin, end = (calendar.timegm(time.strptime(shown[key], "%b %d %H:%M:%S %Y GMT")) for key in ("notBefore", "notAfter"))
+            at = lambda key: calendar.timegm(time.strptime(shown[key], "%b %d %H:%M:%S %Y GMT"))  # noqa: E731
+            begin, end = at("notBefore"), at("notAfter")
             if not begin <= now < end:
                 raise ValueError(f"valid from {begin - now:.0f} to {end - now:.0f} s from now")
             secure.sendall(f"GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
@@ -115,8 +116,10 @@ def main():
         roots, way = pebble.issued_by(), Way(pebble.port)
         directory = f"https://127.0.0.1:{way.address[1]}/dir"
         routes = "".join(f'[[routes]]\nhost = "{name}"\npath = "/"\nfiles = "site"\n' for name in names)
-        settings = "".join(f"{key} = {json.dumps(value)}\n" for key, value in pebble.settings(directory=directory).items())
-        gateway = Gateway(BINARY, config(routes, f"[tls.acme]\n{settings}", listen=[f"127.0.0.1:{http}", f"https://127.0.0.1:{tls}"]))
+        settings = pebble.settings(directory=directory).items()
+        acme = "[tls.acme]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings)
+        listen = [f"127.0.0.1:{http}", f"https://127.0.0.1:{tls}"]
+        gateway = Gateway(BINARY, config(routes, acme, listen=listen))
         (gateway.folder / "site").mkdir()
         (gateway.folder / "site/index.html").write_text("a page\n")
         clock = Clock(gateway.folder)

@@ -59,7 +59,8 @@ class Acme(Case):
 
     def gateway(self, hosts, listen, acme, *blocks):
         """`hosts` are those of the routes; `None` is a route without."""
-        one = lambda host: f'[[routes]]\n{f"host = {json.dumps(host)}" if host else ""}\npath = "/"\nfiles = "site"\n'  # noqa: E731
+        named = lambda host: f"host = {json.dumps(host)}\n" if host else ""  # noqa: E731
+        one = lambda host: f'[[routes]]\n{named(host)}path = "/"\nfiles = "site"\n'  # noqa: E731
         section = lambda name, values: f"[{name}]\n" + "".join(  # noqa: E731
             f"{key} = {json.dumps(value)}\n" for key, value in values.items() if not isinstance(value, dict)
         )

@@ -175,7 +175,8 @@ class OnDemand(Acme):
         for _ in range(2):
             http, tls = free_ports(2)
             one = self.gateway((), [], {})
-            one._config = re.sub(r"listen = .*", f'listen = ["127.0.0.1:{http}", "https://127.0.0.1:{tls}"]', text, count=1)
+            listen = f'listen = ["127.0.0.1:{http}", "https://127.0.0.1:{tls}"]'
+            one._config = re.sub(r"listen = .*", listen, text, count=1)
             self.start(one)
             ports.append(tls)
         names = [f"n{number}.example.org" for number in range(6)]
