@@ -364,7 +364,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 35] = [
+    pub const ALL: [Part; 36] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
