@@ -48,6 +48,17 @@ class OverTls(Tls):
             told = self.curl(gateway, *arguments, "-o", os.devnull, "-w", "%{http_version} %{http_code}")
             self.assertEqual(told, f"{version} 200")
 
+    def test_nobody_writes_who_he_is(self):
+        client = self.client(self.begin(*WEB))
+        forged = [("client-cert", ":Zm9yZ2Vk:"), ("client_cert", "1"), ("client-cert-chain", "2")]
+        stream = client.begin("POST", "/show", forged, end=False)
+        client.send(stream, b"x")
+        client.h2.send_headers(stream, [*forged, ("x_forwarded_for", "3"), ("ok", "4")], end_stream=True)
+        client.flush()
+        told = json.loads(client.answer(stream).body)
+        self.assertEqual([name for name, _ in told["fields"] if "cert" in name.lower()], [])
+        self.assertEqual(told["trailers"], ["ok: 4"])
+
     def test_a_connection_that_breaks_within_a_stream(self):
         gateway = self.begin(*WEB)
         client = self.client(gateway)

@@ -1,6 +1,7 @@
 """TLS at the listeners, with OpenSSL (Python's ssl, s_client) and curl as clients (issue 17, number 1)."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -33,6 +34,38 @@ class SecureClient(Client):
 
     def __init__(self, sock, timeout=20.0):  # not by address: the handshake is the test's business
         self._sock, self._timeout, self._inbox = sock, timeout, bytearray()
+
+
+class ByHand:
+    """TLS of a client without a socket."""
+
+    def __init__(self, context):
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="demo.test")
+
+    def step(self, received=b""):
+        """Goes on with the handshake; whether it is over."""
+        self.incoming.write(received)
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def seal(self, plain, is_end=False):
+        self._tls.write(plain)
+        if is_end:
+            with contextlib.suppress(ssl.SSLWantReadError):  # ours is said, theirs not yet
+                self._tls.unwrap()
+        return self.outgoing.read()
+
+    def open(self, received):
+        self.incoming.write(received)
+        plain = b""
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            while piece := self._tls.read(65_536):
+                plain += piece
+        return plain
 
 
 class Tls(Case):
@@ -81,6 +114,21 @@ class Tls(Case):
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout if code == 0 else done.stderr
+
+    def by_hand(self, gateway, ahead=b"", split=0):
+        """A socket behind a handshake, with what is `ahead` of its hello, and what seals and opens its bytes."""
+        secure = ByHand(self.context())
+        connection = socket.create_connection(self.address(gateway), timeout=20)
+        self.addCleanup(connection.close)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        secure.step()
+        first = ahead + secure.outgoing.read()
+        connection.sendall(first[:split])
+        connection.sendall(first[split:])
+        while not secure.step(connection.recv(65_536)):
+            connection.sendall(secure.outgoing.read())
+        connection.sendall(secure.outgoing.read())
+        return connection, secure
 
 
 def serial(number):
@@ -284,6 +332,14 @@ class Handshakes(Tls):
         said = "a client sends a header of the PROXY protocol, and is not believed"
         self.assert_eventually(lambda: said in gateway.output(), "nothing is said of it")
 
+    def test_a_proxy_header_that_is_believed_stands_before_the_handshake(self):
+        gateway = self.begin(*WEB, proxy_protocol=["127.0.0.1"])
+        for split in (0, 20):  # the hello comes in one piece with the header, and behind it
+            connection, secure = self.by_hand(gateway, b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n", split)
+            connection.sendall(secure.seal(b"GET /show HTTP/1.1\r\nHost: demo.test\r\nConnection: close\r\n\r\n"))
+            answer = secure.open(b"".join(iter(lambda: connection.recv(65_536), b"")))
+            self.assertIn(b'["x-forwarded-for", "192.0.2.7"]', answer)
+
     def test_tls_to_the_plain_port_is_refused(self):
         gateway = self.begin(*WEB)
         plain = socket.create_connection(gateway.address, timeout=20)
@@ -409,6 +465,14 @@ class Http(Tls):
         secure.sendall(b"GET /make?ms=300 HTTP/1.1\r\nHost: demo.test\r\n\r\n")
         socket.socket.shutdown(secure, socket.SHUT_WR)  # of TCP, as a client that has gone may
         self.assertEqual(SecureClient(secure).answer().body, serial(1))
+
+    def test_a_client_that_says_its_end_is_still_answered(self):
+        """RFC 8446 §6.1: close_notify ends one direction."""
+        gateway = self.begin(*WEB)
+        connection, secure = self.by_hand(gateway)
+        connection.sendall(secure.seal(b"GET /make?ms=300 HTTP/1.1\r\nHost: demo.test\r\n\r\n", is_end=True))
+        answer = secure.open(b"".join(iter(lambda: connection.recv(65_536), b"")))
+        self.assertTrue(answer.endswith(serial(1)), answer)
 
     def test_websocket(self):
         gateway = self.begin(service("web", ORIGIN, transport="http"), route("/", "web", upgrades=["websocket"]))
