@@ -162,6 +162,22 @@ class Rates(AccessCase):
         self.assertEqual(self.statuses(gateway, 2, "/sid", fields=[("Cookie", "a=b; sid=1")]), [200, 429])
         self.assertEqual(self.statuses(gateway, 2, "/sid", fields=[("Cookie", "sid=2")]), [200, 429])
 
+    def test_a_key_that_is_there_twice_is_none(self):
+        """A service may take another one than the first: whoever puts one before it counts as who has none."""
+        for name, limit_by in (("X-Api-Key", "header:X-Api-Key"), ("Cookie", "cookie:sid")):
+            value = (lambda text: text) if name == "X-Api-Key" else "sid={}".format
+            made = [lambda number: [(name, value(number)), (name, value("real"))]]  # noqa: B023
+            if name == "Cookie":
+                made.append(lambda number: [(name, f"sid={number}; a=b; sid=real")])
+            else:  # the service does not get it either
+                made.append(lambda number: [("Connection", name), (name, value(number))])  # noqa: B023
+            for cache in (False, True):
+                for fields in made:
+                    gateway = self.gateway_with(route("/", "web", cache=cache, limit={"rate": "2/d", "by": limit_by}))
+                    found = [self.statuses(gateway, 1, STORED, fields=fields(str(number)))[0] for number in range(4)]
+                    self.assertEqual(found, [200, 200, 429, 429], (fields("n"), cache))
+                    self.assertEqual(self.statuses(gateway, 3, STORED, fields=[(name, value("real"))]), [200, 200, 429])
+
     def test_a_body_that_nobody_wants_does_not_stay_on_the_connection(self):
         gateway = self.gateway_with(route("/", "web", limit={"rate": "1/d"}))
         with open_client(gateway) as client:

@@ -249,8 +249,7 @@ impl Gate {
     }
 
     fn said(&self, fields: &impl AskerFields) -> Result<Credentials, Box<Refusal>> {
-        let is_one = fields.count(&AUTHORIZATION) == 1;
-        let said = fields.first(&AUTHORIZATION).filter(|_| is_one).and_then(Credentials::parse);
+        let said = fields.only(&AUTHORIZATION).and_then(Credentials::parse);
         said.ok_or_else(|| self.challenge("a user and a password are needed here (Basic, RFC 7617)"))
     }
 
@@ -326,9 +325,9 @@ impl Gate {
         match &self.spec.limit.by {
             LimitBy::Client => Key::of(asker.address),
             LimitBy::Route => Key::All,
-            LimitBy::Header(name) => asker.fields.first(name).map_or_else(|| Key::of(asker.address), Key::Value),
+            LimitBy::Header(name) => asker.fields.only(name).map_or_else(|| Key::of(asker.address), Key::Value),
             LimitBy::Cookie(name) => {
-                let cookies = asker.fields.first(&COOKIE).unwrap_or_default();
+                let cookies = asker.fields.only(&COOKIE).unwrap_or_default();
                 cookie(cookies, name.as_bytes()).map_or_else(|| Key::of(asker.address), Key::Value)
             }
         }

@@ -116,9 +116,9 @@ pub enum LimitBy {
     Client,
     /// The route: all of its requests.
     Route,
-    /// The first value of a field. Requests without it are counted by their client.
+    /// The value of a field. Requests without it, or with more than one, are counted by their client.
     Header(HeaderName),
-    /// The value of a cookie. Requests without it are counted by their client.
+    /// The value of a cookie. Requests without it, or with more than one, are counted by their client.
     Cookie(String),
 }
 
