@@ -1,15 +1,19 @@
 """No spelling of a path, no link and no race leads out of a folder of files, or to what is hidden in it.
 
-A corpus of paths times encodings, over one connection each and pipelined; a canary outside and one hidden inside.
+A corpus of paths times encodings, over HTTP/1.1 and HTTP/2, plain and with TLS; a canary outside and one hidden inside.
 """
 
+import errno
 import os
 import tempfile
 import threading
 import unittest
 from pathlib import Path
 
+import http2_client as http2
+from filtered import filtered
 from harness import BINARY, Cut, Gateway, TestCase, config, setUpModule
+from test_tls import Tls
 
 __all__ = ["setUpModule"]
 
@@ -56,6 +60,22 @@ def corpus():
     return sorted(seen)
 
 
+# What `:path` may be beside a path (RFC 9113 §8.3.1), and what it must not be, with a goal in it.
+FORMS = [
+    "{}", "", "*", "/*", "*/{}", "#", "/#/{}", "/sub/ok.txt#/../{}", "/?/../{}", "?{}", "//demo.test/{}",
+    "//{}", "///{}", "http://demo.test/{}", "https://demo.test/{}", "HTTP://demo.test//{}", "file:///{}",
+    "http:{}", "http:/{}", "demo.test/{}", "demo.test:443", "/%2e%2e//{}", "\\{}", "\\\\{}", "%2f{}",
+    "%2e%2e/{}", "./{}", "../{}", "..", ".", "/..", "/.", "~/{}", "/~root/{}", "/sub/ok.txt/../../{}", "/ {}",
+    " /{}", "/{} ", "/{}\t", "/\x7f{}", "/{}\x00", "/\r\n{}", "/{}\xff", "/é/{}", "/..;/{}", "/sub/%00/../{}",
+]  # fmt: skip
+
+
+def odd_paths():
+    """What only HTTP/2 can carry, or HTTP/1.1 as another form of target (RFC 9112 §3.2)."""
+    goals = ["canary.txt", "../canary.txt", ".env", ".git/config", "..%2fcanary.txt", "out.txt", "outdir/canary.txt"]
+    return sorted({form.format(goal) for form in FORMS for goal in goals})
+
+
 class TraversalCase(TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="pilotlight-files-")
@@ -78,12 +98,12 @@ class TraversalCase(TestCase):
             (self.root / name).symlink_to(target)
         os.mkfifo(self.root / "fifo")
 
-    def serve(self, path="/", more=""):
-        route = f'[[routes]]\npath = "{path}"\nfiles = {{ root = "{self.root}"{more} }}\n'
-        return self.start(Gateway(BINARY, config(route)))
+    def route(self, path="/", more=""):
+        return f'[[routes]]\npath = "{path}"\nhttps = "allow"\nfiles = {{ root = "{self.root}"{more} }}\n'
 
+    def serve(self, path="/", more="", binary=BINARY):
+        return self.start(Gateway(binary, config(self.route(path, more))))
 
-class Traversal(TraversalCase):
     def assert_nothing(self, answer, path):
         self.assertNotIn(CANARY, answer.body, path)
         self.assertNotIn(b"root:", answer.body, path)
@@ -93,29 +113,70 @@ class Traversal(TraversalCase):
         else:
             self.assertIn(answer.status, (308, 400, 404), (path, answer))
 
-    def play(self, gateway, paths):
-        client = gateway.client()
+    def play(self, connect, paths):
+        client = connect()
         for path in paths:
             try:
                 answer = client.request("GET", path)
             except Cut:
                 client.close()
-                client = gateway.client()
+                client = connect()
                 answer = client.request("GET", path)
             self.assert_nothing(answer, path)
             if answer.get("connection") == "close":
                 client.close()
-                client = gateway.client()
+                client = connect()
         client.close()
 
+    def play_streams(self, connect, paths):
+        """The same over HTTP/2, sixteen at a time: (paths answered, refused by a reset)."""
+        answered = refused = 0
+        client = connect()
+        for first in range(0, len(paths), 16):
+            some = paths[first : first + 16]
+            streams = [client.begin("GET", path) for path in some]
+            for path, stream in zip(some, streams, strict=True):
+                answer = client.answer(stream)
+                self.assertFalse(client.closed, path)
+                if answer.reset is None:
+                    self.assert_nothing(answer, path)
+                    answered += 1
+                else:
+                    self.assertEqual((answer.reset, answer.body), (http2.PROTOCOL_ERROR, b""), path)
+                    refused += 1
+        client.socket.close()
+        return answered, refused
+
+
+class Traversal(TraversalCase):
     def test_the_corpus(self):
         paths = corpus()
         self.assertGreaterEqual(len(paths), 300)
         for prefix in ("/", "/static/"):
             gateway = self.serve(prefix.rstrip("/") or "/")
-            self.play(gateway, [prefix + path for path in paths])
+            self.play(gateway.client, [prefix + path for path in paths])
             self.assertEqual(gateway.get(prefix + "sub/ok.txt").body, b"ok")
             self.assertEqual(gateway.get(prefix + ".well-known/ok.txt").body, b"ok")
+
+    def test_the_corpus_over_http2(self):
+        paths = corpus()
+        for prefix in ("/", "/static/"):
+            gateway = self.serve(prefix.rstrip("/") or "/")
+            connect = lambda: http2.Client(gateway.address)  # noqa: E731, B023
+            targets = [prefix + path for path in paths]
+            answered, refused = self.play_streams(connect, targets + odd_paths())
+            print(f"{prefix} over HTTP/2: {answered} answered, {refused} reset, no escape")
+            self.assertGreaterEqual(answered, 300)
+            with connect() as client:
+                self.assertEqual(client.request("GET", prefix + "sub/ok.txt").body, b"ok")
+
+    def test_without_openat2(self):
+        """Name by name, as on older kernels and where a filter has no such call."""
+        for refused in (errno.ENOSYS, errno.EPERM):
+            gateway = self.serve(binary=filtered(self, BINARY, openat2=refused))
+            self.play(gateway.client, ["/" + path for path in corpus()])
+            self.assertEqual(gateway.get("/sub/ok.txt").body, b"ok")
+            self.assertEqual(gateway.get("/inside/ok.txt").status, 404)
 
     def test_the_corpus_with_a_page_and_lists(self):
         gateway = self.serve(more=', fallback = "index.html", listing = true, index = false')
@@ -168,6 +229,23 @@ class Traversal(TraversalCase):
             swapping.join()
         self.assertGreater(swaps, 10)
         self.assertLessEqual(statuses, {200, 404})
+
+
+class TraversalOverTls(Tls, TraversalCase):
+    def setUp(self):
+        TraversalCase.setUp(self)
+        self.gateway = self.begin(self.route())
+
+    def test_the_corpus(self):
+        self.play(lambda: self.secure(self.gateway), ["/" + path for path in corpus()])
+
+    def test_the_corpus_over_http2(self):
+        context = self.context()
+        context.set_alpn_protocols(["h2"])
+        connect = lambda: http2.Client(self.socket(self.gateway, context))  # noqa: E731
+        answered, refused = self.play_streams(connect, ["/" + path for path in corpus()] + odd_paths())
+        print(f"over HTTP/2 and TLS: {answered} answered, {refused} reset, no escape")
+        self.assertGreaterEqual(answered, 300)
 
 
 if __name__ == "__main__":
