@@ -331,6 +331,30 @@ class Filtered(LargeCase):
                     self.assertTrue(part.body == self.data[5:3000005])
 
 
+    def test_what_the_page_cache_does_not_have_is_loaded_beside_the_worker(self):
+        """EAGAIN: so it seems of every byte. Others: the system does not tell."""
+        for told in errno.EAGAIN, errno.ENOSYS, errno.EOPNOTSUPP:
+            gateway = self.begin(preadv2=told)
+            clients = [self.connect() for _ in range(12)]  # more than may read at a time
+            for client in clients:
+                client.send_head("GET", "/big.bin")
+            clients.pop().close()  # nobody waits for what it reads
+            for client in clients:
+                self.assertTrue(client.answer().body == self.data)
+                part = client.request("GET", "/big.bin", [("Range", "bytes=5-3000004")])
+                self.assertTrue(part.body == self.data[5:3000005])
+            with http2.Client(gateway.address) as client:
+                self.assertTrue(client.request("GET", "/big.bin").body == self.data)
+
+    def test_what_is_on_the_disk(self):
+        gateway = self.serve()
+        for _ in range(2):
+            with (self.root / "big.bin").open("r+b") as file:
+                os.fsync(file)
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            self.assertTrue(gateway.get("/big.bin").body == self.data)
+
+
 class OverTls(Tls):
     """What is encrypted is read, and seen before it is sent."""
 

@@ -328,7 +328,7 @@ impl Entity {
                 let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
                 Segment::Here(bytes.slice(within(range.start)..within(range.end)))
             }
-            Content::Large(file) => Segment::File(FilePart { file: Rc::clone(file), range }),
+            Content::Large(file) => Segment::File(FilePart::new(file, range)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! One file in one form: what is known of it, and the fields that it is sent with.
 
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -37,7 +37,7 @@ pub(crate) struct Entity {
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
     Small(Bytes),
-    Large(Rc<OpenFile>),
+    Large(Arc<OpenFile>),
 }
 
 /// What the fields of an entity say beside what the file itself says.
@@ -110,7 +110,7 @@ impl Entity {
 
 fn content(file: OwnedFd, version: Version) -> Result<(Version, Content), Errno> {
     if version.size > MAX_SMALL {
-        return Ok((version, Content::Large(Rc::new(OpenFile::new(file, version)))));
+        return Ok((version, Content::Large(Arc::new(OpenFile::new(file, version)))));
     }
     let mut version = version;
     for _ in 0..MAX_READS {

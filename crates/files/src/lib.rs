@@ -35,5 +35,5 @@ mod version;
 pub use answer::{Answer, Body, FileError, Request, RequestFields};
 pub use cache::FileCache;
 pub use options::{CacheRule, FilesOptions, Listing, NotAPattern};
-pub use reader::{Changed, Reader, Segment, Sendable};
+pub use reader::{Changed, Cold, Reader, Segment, Sendable};
 pub use target::{MAX_NAME, MAX_PATH, is_file_path};

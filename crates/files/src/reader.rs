@@ -9,11 +9,11 @@
 //!
 //! Invariant: the tail of a file comes only if nothing of the file has changed before.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
@@ -28,6 +28,8 @@ const PIECE: u64 = 128 << 10;
 const MIN_PART: u64 = 64 << 10;
 /// The end of a part of a file, which is read.
 const TAIL: u64 = 16 << 10;
+/// What is brought into the page cache at once: enough for a disk that turns, and bounded for one that is shared.
+const LOADED_AT_ONCE: u64 = 4 << 20;
 
 /// A file that is open, and the version that it was when it was opened.
 #[derive(Debug)]
@@ -35,12 +37,27 @@ pub(crate) struct OpenFile {
     file: OwnedFd,
     version: Version,
     /// The kernel does not send it by itself: its file system cannot, or a filter of system calls forbids it.
-    is_read_only: Cell<bool>,
+    is_read_only: AtomicBool,
 }
 
 impl OpenFile {
     pub(crate) fn new(file: OwnedFd, version: Version) -> Self {
-        Self { file, version, is_read_only: Cell::new(false) }
+        Self { file, version, is_read_only: AtomicBool::new(false) }
+    }
+
+    /// Whether the page cache has a byte.
+    #[cfg(target_os = "linux")]
+    fn is_cached(&self, offset: u64) -> bool {
+        use rustix::io::{ReadWriteFlags, preadv2};
+
+        let mut byte = [0];
+        let read = preadv2(&self.file, &mut [std::io::IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT);
+        read != Err(Errno::AGAIN)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_cached(&self, _: u64) -> bool {
+        true
     }
 
     /// Whether it is still what it was.
@@ -62,8 +79,17 @@ pub enum Segment {
 /// A part of a file that is open.
 #[derive(Debug, Clone)]
 pub struct FilePart {
-    pub(crate) file: Rc<OpenFile>,
-    pub(crate) range: Range<u64>,
+    file: Arc<OpenFile>,
+    range: Range<u64>,
+    /// Up to where the page cache has been looked at, and filled.
+    loaded: u64,
+}
+
+/// Bytes of a file that the page cache does not have. Whoever reads them waits for the disk.
+#[derive(Debug)]
+pub struct Cold {
+    file: Arc<OpenFile>,
+    range: Range<u64>,
 }
 
 impl Segment {
@@ -95,7 +121,7 @@ pub enum Changed {
 
 /// Reads the segments of a body, one after the other.
 ///
-/// Reading waits for the disk where the page cache does not have a file, for one piece of 128 KiB at a time.
+/// Reading waits for the disk where the page cache does not have a file: [`Reader::cold`] says so before.
 #[derive(Debug)]
 pub struct Reader {
     segments: VecDeque<Segment>,
@@ -114,6 +140,25 @@ impl Reader {
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
+    }
+
+    /// What of the next `most` bytes has to come from the disk, and what follows it: 4 MiB at most. It is asked for
+    /// once; what the page cache has lost again by the time it is read is waited for then. `None` as well where the
+    /// system does not tell.
+    pub fn cold(&mut self, most: u64) -> Option<Cold> {
+        let Some(Segment::File(part)) = self.segments.front_mut() else { return None };
+        let (start, end) = (part.range.start, part.range.end);
+        let next = start.saturating_add(most).min(end);
+        if next <= part.loaded {
+            return None;
+        }
+        part.loaded = next;
+        // Pages between the two may be missing, mostly they are not: they have come in order.
+        if start == end || (part.file.is_cached(start) && part.file.is_cached(next - 1)) {
+            return None;
+        }
+        part.loaded = start.saturating_add(LOADED_AT_ONCE).min(end);
+        Some(Cold { file: Arc::clone(&part.file), range: start..part.loaded })
     }
 
     /// The next piece, up to 128 KiB of a file; `None` behind the end.
@@ -142,7 +187,8 @@ impl Reader {
     /// As those of [`Reader::read`].
     pub fn sendable(&mut self, most: u64) -> Option<Result<Sendable, Changed>> {
         let Some(Segment::File(part)) = self.segments.front_mut() else { return None };
-        let is_sent = !part.file.is_read_only.get() && most >= MIN_PART && part.left() >= MIN_PART + TAIL;
+        let is_sent =
+            !part.file.is_read_only.load(Ordering::Relaxed) && most >= MIN_PART && part.left() >= MIN_PART + TAIL;
         if !is_sent {
             return None;
         }
@@ -153,6 +199,24 @@ impl Reader {
         let given = part.split_to(most.min(part.left() - TAIL));
         self.left -= given.left();
         Some(Ok(Sendable { is_last: part.left() < MIN_PART + TAIL, part: given }))
+    }
+}
+
+impl Cold {
+    /// Waits for the disk. What cannot be read is told whoever reads it next.
+    pub fn load(self) {
+        let Self { file, range } = self;
+        let mut piece = Vec::with_capacity(usize::try_from(PIECE).unwrap_or(0));
+        let mut offset = range.start;
+        while offset < range.end {
+            piece.clear();
+            match pread(&file.file, spare_capacity(&mut piece), offset) {
+                Ok(0) => return,
+                Ok(read) => offset += read as u64,
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
     }
 }
 
@@ -191,12 +255,16 @@ impl Sendable {
     /// # Errors
     /// As those of [`Reader::read`].
     pub fn read(mut self) -> Result<Bytes, Changed> {
-        self.part.file.is_read_only.set(true);
+        self.part.file.is_read_only.store(true, Ordering::Relaxed);
         self.part.read(self.part.left())
     }
 }
 
 impl FilePart {
+    pub(crate) fn new(file: &Arc<OpenFile>, range: Range<u64>) -> Self {
+        Self { file: Arc::clone(file), loaded: range.start, range }
+    }
+
     fn left(&self) -> u64 {
         self.range.end - self.range.start
     }
@@ -204,7 +272,7 @@ impl FilePart {
     /// The first `length` bytes, which are no part of it any more.
     fn split_to(&mut self, length: u64) -> Self {
         let end = self.range.start + length;
-        let first = Self { file: Rc::clone(&self.file), range: self.range.start..end };
+        let first = Self::new(&self.file, self.range.start..end);
         self.range.start = end;
         first
     }
@@ -238,18 +306,18 @@ mod tests {
 
     const SIZE: u64 = 3 << 20;
 
-    fn open(size: u64) -> (std::fs::File, Rc<OpenFile>) {
+    fn open(size: u64) -> (std::fs::File, Arc<OpenFile>) {
         let mut file = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = (0..size).map(|at| (at / 4096 + at) as u8).collect();
         file.write_all(&bytes).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
         let version = Version::of(&fstat(&file).unwrap());
-        let opened = Rc::new(OpenFile::new(file.try_clone().unwrap().into(), version));
+        let opened = Arc::new(OpenFile::new(file.try_clone().unwrap().into(), version));
         (file, opened)
     }
 
-    fn reader(file: &Rc<OpenFile>, range: Range<u64>) -> Reader {
-        Reader::new(vec![Segment::File(FilePart { file: Rc::clone(file), range })])
+    fn reader(file: &Arc<OpenFile>, range: Range<u64>) -> Reader {
+        Reader::new(vec![Segment::File(FilePart::new(file, range))])
     }
 
     /// What a connection gets that lets the kernel send up to `most` at a time, and how much of it the kernel sends.
@@ -318,7 +386,7 @@ mod tests {
     #[test]
     fn several_parts_of_a_file_each_have_a_tail() {
         let (_, opened) = open(SIZE);
-        let part = |range| Segment::File(FilePart { file: Rc::clone(&opened), range });
+        let part = |range| Segment::File(FilePart::new(&opened, range));
         let segments = vec![part(0..1 << 20), Segment::Here("between".into()), part(1 << 20..SIZE)];
         let (bytes, by_kernel) = sent(&mut Reader::new(segments), u64::MAX);
         assert_eq!((bytes.len() as u64, by_kernel), (SIZE + 7, SIZE - 2 * TAIL));
@@ -350,5 +418,44 @@ mod tests {
         assert!(reader.sendable(1 << 20).is_none());
         assert_eq!(sent(&mut reader, 1 << 20).1, 0);
         assert_eq!(sent(&mut self::reader(&opened, 0..SIZE), 1 << 20).1, 0, "by others, too");
+    }
+
+    #[test]
+    fn what_is_cached_is_not_loaded() {
+        let (_, opened) = open(SIZE);
+        let mut reader = reader(&opened, 0..SIZE);
+        assert!(reader.cold(1 << 20).is_none());
+        assert!(Reader::new(vec![Segment::Here("here".into())]).cold(1).is_none());
+    }
+
+    /// A file system that has no disk below it has every file in memory.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_on_the_disk_is_loaded_once() {
+        use rustix::fs::{Advice, fadvise};
+
+        const LARGE: u64 = LOADED_AT_ONCE + (2 << 20);
+        let (file, opened) = open(LARGE);
+        file.sync_all().unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        if opened.is_cached(LARGE - 1) {
+            assert!(rustix::fs::statfs("/tmp").is_ok_and(|fs| fs.f_type == 0x0102_1994), "tmpfs keeps its pages");
+            return;
+        }
+        let mut reader = reader(&opened, 0..LARGE);
+        let cold = reader.cold(1 << 20).unwrap();
+        assert_eq!(cold.range, 0..LOADED_AT_ONCE);
+        assert!(reader.cold(1 << 20).is_none(), "it is asked for once");
+        cold.load();
+        assert!((0..LOADED_AT_ONCE / PIECE).all(|piece| opened.is_cached(piece * PIECE)));
+        let mut given = 0;
+        while given < LOADED_AT_ONCE {
+            given += reader.sendable(1 << 20).unwrap().unwrap().left();
+            if given < LOADED_AT_ONCE {
+                assert!(reader.cold(1 << 20).is_none(), "{given}");
+            }
+        }
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        assert_eq!(reader.cold(1 << 20).unwrap().range, LOADED_AT_ONCE..LARGE);
     }
 }

@@ -6,7 +6,9 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http_body::Frame;
 use pilotlight_cache::{BrokenOff, LiveBody, Recorder, StoredBody, Timestamp};
-use pilotlight_files::{Changed, Reader, Sendable};
+use pilotlight_files::{Changed, Sendable};
+
+use crate::file_body::FileBody;
 
 /// Why a response ends before it is complete; the client's connection is closed then (RFC 9112 §8).
 #[derive(Debug, thiserror::Error)]
@@ -14,31 +16,6 @@ use pilotlight_files::{Changed, Reader, Sendable};
 pub(crate) struct CutError {
     pub(crate) service: String,
     pub(crate) what: String,
-}
-
-/// A body from files.
-pub(crate) struct FileBody(Reader);
-
-impl FileBody {
-    pub(crate) fn new(reader: Reader) -> Self {
-        Self(reader)
-    }
-
-    fn read(&mut self) -> Option<Result<Bytes, CutError>> {
-        self.0.read().map(|piece| piece.map_err(|why| changed(&why)))
-    }
-
-    fn sendable(&mut self, most: u64) -> Option<Result<Sendable, CutError>> {
-        self.0.sendable(most).map(|part| part.map_err(|why| changed(&why)))
-    }
-
-    fn left(&self) -> u64 {
-        self.0.left()
-    }
-}
-
-fn changed(why: &Changed) -> CutError {
-    CutError { service: "files".to_owned(), what: why.to_string() }
 }
 
 /// A body that comes piece by piece.
@@ -88,17 +65,23 @@ impl ResponseBody {
             }
             Self::Live(body) => body.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(cut))),
             Self::Stored(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
-            Self::Files(body) => Poll::Ready(body.read().map(|piece| piece.map(Frame::data))),
+            Self::Files(body) => {
+                body.poll_read(cx).map(|piece| piece.map(|piece| piece.map(Frame::data).map_err(changed)))
+            }
             Self::Streamed(body) => body.poll_frame(cx),
         }
     }
 
     /// The next part, if it is one that the kernel can send; at most `most` bytes.
     #[inline]
-    pub(crate) fn sendable(&mut self, most: u64) -> Option<Result<Sendable, CutError>> {
+    pub(crate) fn poll_sendable(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: u64,
+    ) -> Poll<Option<Result<Sendable, CutError>>> {
         match self {
-            Self::Files(body) => body.sendable(most),
-            _ => None,
+            Self::Files(body) => body.poll_sendable(cx, most).map(|part| part.map(|part| part.map_err(changed))),
+            _ => Poll::Ready(None),
         }
     }
 
@@ -124,6 +107,11 @@ impl ResponseBody {
             Self::Streamed(body) => body.length(),
         }
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
+fn changed(why: Changed) -> CutError {
+    CutError { service: "files".to_owned(), what: why.to_string() }
 }
 
 fn cut(broken: BrokenOff) -> CutError {

@@ -25,6 +25,7 @@ mod error_pages;
 mod exchange;
 mod field_rules;
 mod fields;
+mod file_body;
 mod file_state;
 mod forwarded;
 mod gateway;

@@ -21,6 +21,7 @@ use crate::admission::counts::Counts;
 use crate::coherence::CoherenceThread;
 use crate::compress::Encoding;
 use crate::deadline::Deadlines;
+use crate::file_body::DiskReads;
 use crate::handshakes::Handshakes;
 use crate::issuers::Issuers;
 use crate::jwks::KeySources;
@@ -113,6 +114,8 @@ pub(crate) struct Worker {
     pub(crate) encoding: Encoding,
     /// Files that are open.
     pub(crate) files: RefCell<FileCache>,
+    /// Those of files that the page cache does not have.
+    pub(crate) disk_reads: DiskReads,
     /// Small messages, which go out at the end of each turn.
     batch: Batch,
     pub(crate) access_log: Option<Rc<AccessLog>>,
@@ -147,6 +150,7 @@ impl Worker {
             clock: Clock::new(),
             encoding: Encoding::default(),
             files: RefCell::default(),
+            disk_reads: DiskReads::default(),
             batch: net::batch(index, common.io_uring),
             access_log: sink.map(AccessLog::new),
             second: second_tier(index, &common),

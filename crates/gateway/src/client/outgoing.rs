@@ -121,7 +121,7 @@ fn poll_any(
     most: u64,
 ) -> Poll<Option<Result<Piece, CutError>>> {
     if takes == Takes::Files
-        && let Some(part) = source.sendable(most)
+        && let Some(part) = ready!(source.poll_sendable(cx, most))
     {
         return Poll::Ready(Some(part.map(Piece::File)));
     }

@@ -8,7 +8,8 @@ use http::{Method, Response, StatusCode};
 use pilotlight_files::{Body, FilesOptions, Reader, Request, RequestFields};
 
 use super::changes::Seen;
-use crate::body::{FileBody, ResponseBody};
+use crate::body::ResponseBody;
+use crate::file_body::FileBody;
 use crate::head::Head;
 use crate::options::RouteTo;
 use crate::path::normalized;
@@ -60,7 +61,9 @@ fn files(
     let answer = worker.files.borrow_mut().answer(options, &request).map_err(Failure::Files)?;
     let body = match answer.body {
         Body::Here(bytes) => ResponseBody::full(bytes),
-        Body::Segments(segments) => ResponseBody::Files(Box::new(FileBody::new(Reader::new(segments)))),
+        Body::Segments(segments) => {
+            ResponseBody::Files(Box::new(FileBody::new(Reader::new(segments), &worker.disk_reads)))
+        }
     };
     let length = body.length().filter(|_| head.method == Method::HEAD && answer.status == StatusCode::OK);
     let mut response = Response::new(body);
