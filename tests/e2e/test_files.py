@@ -255,7 +255,7 @@ class Ranges(FilesCase):
 class Forms(FilesCase):
     def test_by_weight(self):
         plain = (self.root / "assets/app.js").read_bytes()
-        self.write("assets/app.js.gz", gzip.compress(plain))
+        self.write("assets/app.js.gz", gzip.compress(plain, mtime=0))
         self.write("assets/app.js.br", "as brotli")
         self.write("assets/app.js.zst", "as zstd", age=7200)  # older than the file
         gateway = self.serve()
@@ -278,7 +278,7 @@ class Forms(FilesCase):
         self.assertEqual(len(tags), 3)
         # The neighbour itself is a file like any other.
         neighbour = gateway.get("/assets/app.js.gz", [("Accept-Encoding", "gzip")])
-        self.assertEqual((neighbour.get("content-encoding"), neighbour.body), (None, gzip.compress(plain)))
+        self.assertEqual((neighbour.get("content-encoding"), neighbour.body), (None, gzip.compress(plain, mtime=0)))
 
 
 class SinglePage(FilesCase):
@@ -290,6 +290,10 @@ class SinglePage(FilesCase):
                 answer = gateway.get(target, fields)
                 self.assertEqual((answer.status, answer.body), (200, b"<h1>home</h1>"))
                 self.assertEqual(answer.get("cache-control"), "no-cache")
+                # Others get a 404 for the same path, if it is that of an asset (RFC 9110 §12.5.5).
+                self.assertEqual(answer.get("vary"), "accept" if target == "/john.doe" else None)
+        unwanted = [("Accept", "application/json, text/html;q=0.0")]
+        self.assert_problem(gateway.get("/john.doe", unwanted), 404)
         for target in ("/assets/missing.js", "/john.doe", "/.env", "/a/../b"):
             with self.subTest(target):
                 self.assert_problem(gateway.get(target, [("Accept", "*/*")]), 404)

@@ -139,6 +139,8 @@ impl FileError {
 /// What a path leads to.
 enum Found {
     File(Rc<Resource>),
+    /// In place of what is not there, because the client wants HTML.
+    Page(Rc<Resource>),
     /// Below this one with a slash.
     Folder,
     Listing(Bytes),
@@ -166,6 +168,7 @@ impl FileCache {
         }
         Ok(match found? {
             Found::File(resource) => resource.answer(request),
+            Found::Page(resource) => by_accept(resource.answer(request)),
             Found::Folder => moved(request),
             Found::Listing(page) => listed(page),
         })
@@ -266,19 +269,28 @@ impl Lookup<'_> {
         let Some(fallback) = self.folder.options.fallback.clone() else { return Err(not_found()) };
         let mut wants_html = false;
         self.request.fields.each(&ACCEPT, &mut |value| wants_html |= names_html(value));
-        if path.name().contains('.') && !wants_html {
+        let is_asset = path.name().contains('.');
+        if is_asset && !wants_html {
             return Err(not_found());
         }
         match self.file(&fallback) {
-            Ok(Found::Folder) | Err(Errno::NOENT) => Err(FileError::NotFound { path: self.request.path.to_owned() }),
+            Ok(Found::Folder) | Err(Errno::NOENT) => Err(not_found()),
+            Ok(Found::File(resource)) if is_asset => Ok(Found::Page(resource)),
             found => found.map_err(|cause| self.error(cause)),
         }
     }
 }
 
 fn names_html(accept: &[u8]) -> bool {
-    let types = accept.split(|byte| *byte == b',').filter_map(|member| member.split(|byte| *byte == b';').next());
-    types.map(<[u8]>::trim_ascii).any(|name| name.eq_ignore_ascii_case(b"text/html"))
+    accept.split(|byte| *byte == b',').any(|member| {
+        let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"text/html")) && !parts.any(is_weight_of_nothing)
+    })
+}
+
+/// RFC 9110 §12.4.2: 0 is "not acceptable".
+fn is_weight_of_nothing(parameter: &[u8]) -> bool {
+    matches!(parameter, [b'q' | b'Q', b'=', weight @ ..] if weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
 }
 
 /// The smaller forms that lie beside a file and are no older than it.
@@ -434,6 +446,17 @@ fn moved(request: &Request<'_>) -> Answer {
     let location = HeaderValue::try_from(format!("{}/{query}", request.path));
     let location = location.unwrap_or_else(|_| HeaderValue::from_static("/"));
     answer(StatusCode::PERMANENT_REDIRECT, [(LOCATION, location)])
+}
+
+/// RFC 9110 §12.5.5: who does not want HTML gets a 404.
+fn by_accept(answer: Answer) -> Answer {
+    let mut answer = answer;
+    let varies = match answer.fields.contains_key(VARY) {
+        true => "accept-encoding, accept",
+        false => "accept",
+    };
+    answer.fields.insert(VARY, HeaderValue::from_static(varies));
+    answer
 }
 
 fn listed(page: Bytes) -> Answer {
