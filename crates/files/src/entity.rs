@@ -88,8 +88,9 @@ impl Entity {
             return None;
         }
         let version = self.version.sized(encoded.len());
+        // RFC 9110 §8.8.1: weak, as another version of the encoder may make other bytes of the same file.
         let etag = version.etag(now);
-        let etag = format!("{}-{}\"", etag.trim_end_matches('"'), coding.name());
+        let etag = format!("W/{}-{}\"", etag.trim_start_matches("W/").trim_end_matches('"'), coding.name());
         let (fields, etag) = fields(etag, &version, described, now);
         let content = Content::Small(encoded);
         Some(Self { version, content, fields, etag, derived_from: Some(self.version) })
