@@ -20,6 +20,7 @@ from certificates import RSA, Authority
 from harness import BINARY, ORIGIN, Gateway, config, limits, route, service, setUpModule
 from harness import TestCase as Case
 from http1 import Client, Cut
+from test_access import Decider
 
 __all__ = ["setUpModule"]
 
@@ -255,8 +256,8 @@ class Handshakes(Tls):
         silent = [socket.create_connection(self.address(gateway), timeout=20) for _ in range(3)]
         for one in silent:
             self.addCleanup(one.close)
-        self.assert_status(self.get(gateway), 200)  # behind those
-        self.assertEqual([one.recv(1) for one in silent], [b""] * 3)
+        self.assert_status(self.get(gateway), 200)
+        self.assertEqual([self.is_closed(one) for one in silent], [True] * 3, "it did not wait for its place")
 
     def test_those_who_say_nothing_do_not_keep_all_places(self):
         gateway = self.begin(*WEB, limits(handshakes=4, handshake_timeout="5m"), workers=1)
@@ -683,8 +684,8 @@ client_certificates = {{ ca = "clients.pem", mode = "{}" }}
         gateway = Gateway(BINARY, "")
         self.authority = Authority(gateway.folder)
         self.authority.issue("demo.test", file="server")
-        clients = Authority(gateway.folder, "clients")
-        self.pair = clients.issue("client.test", usage="clientAuth")
+        self.clients = Authority(gateway.folder, "clients")
+        self.pair = self.clients.issue("client.test", usage="clientAuth")
         gateway._config = config(*blocks, f"[tls]\n{self.TLS.format(mode)}\n", listen=BOTH)
         return self.start(gateway)
 
@@ -745,6 +746,20 @@ client_certificates = {{ ca = "clients.pem", mode = "{}" }}
         stranger = self.secure(gateway)
         self.assertEqual([stranger.request("GET", target).body for _ in range(2)], [serial(3), serial(3)])
         self.assertEqual(known.request("GET", target).body, serial(4))
+
+    def test_a_decision_for_one_certificate_is_for_no_other(self):
+        decider = Decider()
+        self.addCleanup(decider.server_close)
+        self.addCleanup(decider.shutdown)
+        forward = {"url": "http://127.0.0.1:%d/auth" % decider.server_address[1], "cache": "1h"}
+        web = WEB[0], route("/", "web", https="allow", allow={"forward": forward})
+        gateway = self.begin_with("optional", *web)
+        other = self.clients.issue("other.test", usage="clientAuth")
+        for pair, asked in ((self.pair, 1), (self.pair, 1), (other, 2), (self.pair, 2), (other, 2)):
+            answer = self.get(gateway, context=self.shown(pair), fields=[("Authorization", "ann")])
+            self.assert_status(answer, 200)
+            self.assertEqual(len(decider.asked), asked)
+        self.assertNotEqual(*(fields["Client-Cert"] for _, fields in decider.asked))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ use rustls::HandshakeKind;
 
 use crate::client_socket::ClientSocket;
 use crate::connection;
-use crate::handshake::{HandshakeError, shake_hands};
+use crate::handshake::{HandshakeError, Place, shake_hands};
 use crate::http2;
 use crate::net::Socket;
 use crate::options::ListenAddr;
@@ -41,23 +41,23 @@ impl Security {
     }
 }
 
-/// Serves a connection until it ends. `peer` is `address:port`, or empty.
-pub(crate) async fn serve(worker: &Rc<Worker>, mut socket: Socket, peer: String, security: Security) {
+/// Serves a connection until it ends. `peer` is `address:port`, or empty; `place` that of its handshake, if it has TLS.
+pub(crate) async fn serve(worker: &Rc<Worker>, mut socket: Socket, peer: String, place: Option<Place>) {
     // What a load balancer says of the client stands before anything that the client says.
     let Some(peer) = proxied::client_of(worker, &mut socket, peer).await else { return };
-    match security {
-        Security::Plain => {
+    match place {
+        None => {
             let peer = PeerAddress::of(&peer, Scheme::Http, None);
             connection::serve(worker, ClientSocket::Plain(socket), peer).await;
         }
-        // In a box, so that a plain connection does not have the place for it.
-        Security::Tls => Box::pin(serve_tls(worker, socket, peer)).await,
+        // In a box, so that a plain connection does not have the room for it.
+        Some(place) => Box::pin(serve_tls(worker, socket, peer, place)).await,
     }
 }
 
-async fn serve_tls(worker: &Rc<Worker>, socket: Socket, peer: String) {
+async fn serve_tls(worker: &Rc<Worker>, socket: Socket, peer: String, place: Place) {
     let counters = &worker.common.metrics.connections[worker.index];
-    let (socket, protocol) = match shake_hands(worker, socket).await {
+    let (socket, protocol) = match shake_hands(worker, socket, place).await {
         Ok(done) => done,
         Err(e) => {
             if !matches!(e, HandshakeError::Stopping) {

@@ -49,20 +49,25 @@ pub(crate) enum HandshakeError {
     Stopping,
 }
 
-/// Counts a handshake that is under way.
-struct Open(Rc<Worker>);
+/// The place of a handshake that is under way, or about to be.
+pub(crate) struct Place {
+    worker: Rc<Worker>,
+    /// More than half of the places are taken, this one included.
+    is_crowded: bool,
+}
 
-impl Open {
-    fn new(worker: &Rc<Worker>) -> Self {
+impl Place {
+    pub(crate) fn new(worker: &Rc<Worker>) -> Self {
         worker.handshakes.begin();
-        Self(Rc::clone(worker))
+        let is_crowded = 2 * worker.handshakes.open() > worker.max_handshakes();
+        Self { worker: Rc::clone(worker), is_crowded }
     }
 }
 
-impl Drop for Open {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.handshakes.end();
-        self.0.has_room();
+        self.worker.handshakes.end();
+        self.worker.has_room();
     }
 }
 
@@ -73,13 +78,12 @@ impl Drop for Open {
 pub(crate) async fn shake_hands(
     worker: &Rc<Worker>,
     socket: Socket,
+    place: Place,
 ) -> Result<(Box<TlsSocket>, Protocol), HandshakeError> {
-    let open = Open::new(worker);
     let mut refused = None;
     let deadline = worker.deadlines.deadline();
     let timeout = worker.common.table.load().settings().limits.handshake_timeout;
-    let is_crowded = 2 * worker.handshakes.open() > worker.max_handshakes();
-    let for_hello = if is_crowded { timeout.min(MAX_CROWDED_HELLO) } else { timeout };
+    let for_hello = if place.is_crowded { timeout.min(MAX_CROWDED_HELLO) } else { timeout };
     deadline.set(for_hello);
     let has_hello = || {
         if for_hello < timeout {
@@ -100,7 +104,7 @@ pub(crate) async fn shake_hands(
         done = converse(worker, socket, &deadline, &mut refused, has_hello) => done,
         why = over => Err(why),
     };
-    drop(open);
+    drop(place);
     if let Some(socket) = refused.filter(|_| !worker.is_stopping()) {
         linger(socket).await;
     }

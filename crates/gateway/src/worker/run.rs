@@ -17,6 +17,7 @@ use super::{Common, Stop, Upstream, Worker, max_clients};
 use crate::accepted;
 use crate::accepted::Security;
 use crate::access_log::Sink;
+use crate::handshake::Place;
 use crate::listen::Listener;
 use crate::metrics::Connections;
 use crate::net::Socket;
@@ -226,8 +227,9 @@ impl Worker {
                     self.clients.set(self.clients.get() + 1);
                     self.connections().accepted.add(1);
                     let (open, socket) = (OpenClient(Rc::clone(&self)), socket.in_batch(&self.batch));
-                    let security = listener.security;
-                    to_clients.spawn(async move { accepted::serve(&open.0, socket, peer, security).await });
+                    // Taken here: all of a burst are accepted before the first of their tasks runs.
+                    let place = (listener.security == Security::Tls).then(|| Place::new(&self));
+                    to_clients.spawn(async move { accepted::serve(&open.0, socket, peer, place).await });
                 }
                 Err(e) => {
                     tracing::warn!(worker = self.index, "a connection could not be accepted: {e}");
