@@ -136,6 +136,8 @@ fn beneath(folder: impl AsFd, names: &str) -> Result<OwnedFd, Errno> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
 
@@ -195,6 +197,15 @@ mod tests {
         }
     }
 
+    /// Ends the other thread however the test ends.
+    struct End<'a>(&'a AtomicBool);
+
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
     /// While files are opened below it, `swap` is by turns a folder and a link to what is outside.
     #[test]
     fn no_rename_leads_out() {
@@ -206,17 +217,18 @@ mod tests {
         symlink("..", root.join("link")).unwrap();
         for way in ways() {
             let opened = Root::open(&root).unwrap().by(way);
-            let done = std::sync::atomic::AtomicBool::new(false);
+            let done = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let name = |name: &str| root.join(name);
-                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    while !done.load(Relaxed) {
                         fs::rename(name("swap"), name("aside")).unwrap();
                         fs::rename(name("link"), name("swap")).unwrap();
                         fs::rename(name("swap"), name("link")).unwrap();
                         fs::rename(name("aside"), name("swap")).unwrap();
                     }
                 });
+                let _end = End(&done);
                 let mut found = 0;
                 for _ in 0..20_000 {
                     match opened.get("swap/file") {
@@ -230,7 +242,6 @@ mod tests {
                         Err(e) => assert_eq!(e, Errno::NOENT, "{way:?}"),
                     }
                 }
-                done.store(true, std::sync::atomic::Ordering::Relaxed);
                 assert!(found > 0, "{way:?}");
             });
         }

@@ -256,6 +256,14 @@ mod tests {
     }
 
     #[test]
+    fn the_least_size_is_encoded() {
+        let options = CompressOptions { min_size: 10, ..CompressOptions::default() };
+        let text = || ResponseFields::from(fields(&[("content-type", "text/plain")]));
+        let gains = |length: usize| gains(&options, &text(), &ResponseBody::full(vec![0; length].into()), false);
+        assert_eq!([9, 10, 11].map(gains), [false, true, true]);
+    }
+
+    #[test]
     fn what_is_encoded_already_stays_so() {
         let head = Head::get("/".into(), "a".into(), fields(&[("accept-encoding", "br")]));
         let told = [("content-type", "text/plain"), ("content-encoding", "x")];
