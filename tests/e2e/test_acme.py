@@ -93,6 +93,35 @@ class Http01(Acme):
         self.assert_problem(gateway.get("/.well-known/acme-challenge/abc", host="other.example.org"), 404)
 
 
+    def test_a_storage_that_is_corrupt_is_written_anew(self):
+        pebble, http, tls = self.pebble()
+        listen = [f"127.0.0.1:{http}", f"https://127.0.0.1:{tls}"]
+        gateway = self.gateway(["app.example.org"], listen, pebble.settings())
+        accounts = gateway.folder / "acme/accounts"
+        certificates = gateway.folder / "acme/certificates"
+        for folder in (accounts, certificates):
+            folder.mkdir(parents=True)
+        (gateway.folder / "acme").chmod(0o700)
+        kept = certificates / "app.example.org.pem"
+        kept.write_bytes(b"-----BEGIN CERTIFICATE-----\nMIIB\xff")
+        self.start(gateway)
+        first = self.eventually_page("app.example.org", tls, pebble.issued_by())
+        self.assertIn("what is stored cannot be used", gateway.output())
+        [account] = accounts.iterdir()
+        whole = json.loads(account.read_text())
+        config_text = gateway._config
+        for text in ("{", json.dumps(whole | {"key_pkcs8": "AAAA"})):
+            again = Gateway(BINARY, config_text)
+            (again.folder / "site").mkdir()
+            (again.folder / "site/index.html").write_text("a page\n")
+            (again.folder / "acme/accounts").mkdir(parents=True)
+            (again.folder / "acme").chmod(0o700)
+            (again.folder / "acme/accounts" / account.name).write_text(text)
+            gateway.stop()
+            gateway = self.start(again)
+            first = self.eventually_page("app.example.org", tls, pebble.issued_by(), other_than=first)
+            self.assertIn("the stored ACME account is corrupt", gateway.output())
+
     def test_what_cannot_be_kept_is_used_and_not_ordered_again(self):
         pebble, http, tls = self.pebble()
         listen = [f"127.0.0.1:{http}", f"https://127.0.0.1:{tls}"]

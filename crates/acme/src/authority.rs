@@ -83,8 +83,7 @@ impl Authority {
             Err(OrderError::Timeout { authority: self.host.clone(), seconds: ORDER_TIME.as_secs() })
         });
         if ordered.as_ref().is_err_and(OrderError::is_unknown_account) {
-            *self.account.lock().await = None;
-            means.storage.remove(&self.account_item()).await?;
+            self.forget(&account, means).await?;
         }
         ordered
     }
@@ -240,11 +239,38 @@ impl Authority {
     }
 
     async fn stored_account(&self, item: &Item, means: &Means) -> Result<Option<Account>, OrderError> {
-        let stored = means.storage.read(item).await?;
-        let credentials = stored.and_then(|stored| serde_json::from_slice::<AccountCredentials>(&stored).ok());
-        let Some(credentials) = credentials else { return Ok(None) };
+        let Some(stored) = means.storage.read(item).await? else { return Ok(None) };
+        let corrupt = |cause: &dyn std::error::Error| {
+            tracing::warn!(authority = self.host, "the stored ACME account is corrupt, so a new one is made: {cause}");
+        };
+        let credentials = match serde_json::from_slice::<AccountCredentials>(&stored) {
+            Ok(credentials) => credentials,
+            Err(cause) => {
+                corrupt(&cause);
+                return Ok(None);
+            }
+        };
         let builder = Account::builder_with_http(Box::new(self.http.clone()));
-        builder.from_credentials(credentials).await.map(Some).map_err(|cause| self.failed(cause))
+        match builder.from_credentials(credentials).await {
+            Ok(account) => Ok(Some(account)),
+            Err(cause @ (instant_acme::Error::KeyRejected | instant_acme::Error::Crypto)) => {
+                corrupt(&cause);
+                Ok(None)
+            }
+            Err(cause) => Err(self.failed(cause)),
+        }
+    }
+
+    /// Forgets an account that the authority does not know, unless another gateway has stored a new one since.
+    async fn forget(&self, account: &Account, means: &Means) -> Result<(), StorageError> {
+        *self.account.lock().await = None;
+        let item = self.account_item();
+        let stored = means.storage.read(&item).await?.unwrap_or_default();
+        let stored = serde_json::from_slice::<serde_json::Value>(&stored).unwrap_or_default();
+        match stored.get("id").and_then(serde_json::Value::as_str) == Some(account.id()) {
+            true => means.storage.remove(&item).await,
+            false => Ok(()),
+        }
     }
 
     async fn make_account(&self, item: &Item, means: &Means) -> Result<Account, OrderError> {

@@ -17,8 +17,8 @@ use crate::certificate::MAX_PAIR;
 /// Others may not enter, nor read.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// No validation takes longer.
-const CHALLENGE_TIME: Duration = Duration::from_secs(3600);
+/// No validation takes longer, and nothing is being written for so long.
+const LEFT_TIME: Duration = Duration::from_secs(3600);
 /// Bits of a mode that let others in.
 const OTHERS: u32 = 0o077;
 
@@ -43,15 +43,17 @@ impl Folder {
         if mode & OTHERS != 0 {
             return Err(StorageError::Open { path: path.to_owned(), mode });
         }
-        folder.forget_old_challenges();
+        folder.forget_old();
         Ok(folder)
     }
 
-    /// Those of a gateway that ended during a validation.
-    fn forget_old_challenges(&self) {
-        let files = fs::read_dir(self.path.join("challenges")).into_iter().flatten().flatten();
+    /// What a gateway left behind that ended during a validation, or while it wrote.
+    fn forget_old(&self) {
+        let files = |part: &str| fs::read_dir(self.path.join(part)).into_iter().flatten().flatten();
+        let is_unfinished = |file: &fs::DirEntry| file.file_name().as_encoded_bytes().starts_with(b".");
+        let unfinished = files("accounts").chain(files("certificates")).filter(is_unfinished);
         let age = |file: &fs::DirEntry| file.metadata().ok()?.modified().ok()?.elapsed().ok();
-        for file in files.filter(|file| age(file) > Some(CHALLENGE_TIME)) {
+        for file in unfinished.chain(files("challenges")).filter(|file| age(file) > Some(LEFT_TIME)) {
             let _ = fs::remove_file(file.path()); // another gateway may have done it
         }
     }
@@ -207,6 +209,32 @@ mod tests {
         lease.release().await.unwrap();
         drop(other.lease(&item()).await.unwrap().expect("it was given back"));
         assert!(one.lease(&item()).await.unwrap().is_some(), "it was dropped");
+    }
+
+    #[test]
+    fn what_was_left_behind_is_forgotten_after_a_while() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("acme");
+        Folder::open(&path).unwrap();
+        let file = |name: &str, age: Duration| {
+            let file = File::create(path.join(name)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - age).unwrap();
+        };
+        let long = LEFT_TIME * 2;
+        file("certificates/.0123456789abcdef", long);
+        file("accounts/.0123456789abcdef", long);
+        file("challenges/token", long);
+        file("certificates/.fedcba9876543210", Duration::ZERO);
+        file("certificates/a.example.org.pem", long);
+        Folder::open(&path).unwrap();
+        let left = |part: &str| {
+            let all = fs::read_dir(path.join(part)).unwrap();
+            let mut all: Vec<_> = all.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(left("certificates"), [".fedcba9876543210", "a.example.org.pem"]);
+        assert!(left("accounts").is_empty() && left("challenges").is_empty());
     }
 
     #[test]
