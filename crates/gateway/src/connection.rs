@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pilotlight_http1::SendError;
-use tokio::io::AsyncWriteExt;
 
 use crate::client::Client;
 use crate::client::outgoing::Outgoing;
@@ -28,8 +27,9 @@ use crate::exchange::{self, PendingResponse, Reply, https};
 use crate::http2;
 use crate::linger::linger;
 use crate::peer_address::PeerAddress;
+use crate::protocols::ClientProtocol;
 use crate::target::Scheme;
-use crate::upstream::Upgraded;
+use crate::tunnel;
 use crate::worker::Worker;
 
 /// Where a connection is in its present request.
@@ -154,7 +154,11 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: ClientSocket, peer: Rc<Pe
         // In boxes, so that every connection does not have the place for what few need.
         Poll::Ready(Ok(End::Upgraded)) => {
             if let Some(upgraded) = client.take_upgraded() {
-                Box::pin(tunnel(&client, upgraded)).await;
+                let (socket, received) = client.take_socket();
+                let tunnel = tunnel::pass(worker, ClientProtocol::Http1, socket, received, *upgraded);
+                if let Err(e) = Box::pin(tunnel).await {
+                    tracing::debug!(peer = %client.peer, "an upgraded connection ended: {e}");
+                }
             }
         }
         Poll::Ready(Ok(End::Http2)) => {
@@ -184,20 +188,4 @@ impl Drop for HangUp {
     fn drop(&mut self) {
         self.0.hang_up();
     }
-}
-
-/// Passes bytes both ways until both sides have ended.
-async fn tunnel(client: &Client, upgraded: Box<Upgraded>) {
-    let Upgraded { mut socket, read_ahead: answered, lease } = *upgraded;
-    let (mut client, read_ahead) = client.take_socket();
-    let result = async {
-        client.write_all(&answered).await?;
-        client.flush().await?;
-        socket.write_all(&read_ahead).await?;
-        tokio::io::copy_bidirectional(&mut client, &mut socket).await
-    };
-    if let Err(e) = result.await {
-        tracing::debug!("an upgraded connection ended: {e}");
-    }
-    drop(lease);
 }

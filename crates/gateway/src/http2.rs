@@ -127,6 +127,7 @@ pub(crate) async fn serve<S>(
         sent: Box::new(io.clone()),
     });
     let Some(h2) = begin(&session, &io, &deadline).await else { return };
+    worker.connection_counts().http2.add(1);
     let mut connection = Connection {
         session: Rc::clone(&session),
         io: io.clone(),
@@ -235,6 +236,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Connection<S> {
         let begun = Moment::now();
         self.has_answered = true;
         let worker = &self.session.worker;
+        worker.connection_counts().http2_requests.add(1);
         let (parts, received) = request.into_parts();
         let stream = Stream::new(&self.session, respond);
         let method = parts.method.clone();

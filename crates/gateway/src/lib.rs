@@ -50,6 +50,7 @@ mod outbound;
 mod path;
 mod peer_address;
 mod problem;
+mod protocols;
 mod proxied;
 mod pump;
 mod read_ahead;
@@ -65,12 +66,15 @@ mod scratch;
 mod server_timing;
 mod spawn;
 mod strangers;
+mod stream_io;
 mod target;
 mod template;
 mod timing;
 mod tls_socket;
+mod tunnel;
 mod upgrades;
 mod upstream;
+mod websocket;
 mod worker;
 
 pub use admin::{

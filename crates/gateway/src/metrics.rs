@@ -18,10 +18,12 @@ use crate::timing::{Layer, Timeline, nanos};
 mod counter;
 mod histogram;
 pub(crate) mod sums;
+mod upgrades;
 
 pub(crate) use counter::Counter;
 pub(crate) use histogram::{Distribution, Histogram};
 pub(crate) use pilotlight_exchange::Verdict;
+pub(crate) use upgrades::{Upgraded, Upgrades};
 
 /// Classes of statuses; the first is for requests whose client went before there was a response.
 pub(crate) const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -150,6 +152,10 @@ pub(crate) struct Connections {
     pub(crate) full_handshakes: Counter,
     pub(crate) resumed_handshakes: Counter,
     pub(crate) failed_handshakes: Counter,
+    /// Connections that speak HTTP/2, and the requests on them.
+    pub(crate) http2: Counter,
+    pub(crate) http2_requests: Counter,
+    pub(crate) upgrades: Upgrades,
 }
 
 /// Route and service.

@@ -78,10 +78,15 @@ impl Socket {
 
     /// The same, with its small messages in the batch of its worker.
     pub(crate) fn in_batch(mut self, batch: &Batch) -> Self {
+        self.join(batch);
+        self
+    }
+
+    /// From now on its small messages are in the batch of its worker.
+    pub(crate) fn join(&mut self, batch: &Batch) {
         if let Some(stream) = &mut self.0 {
             stream.join(batch);
         }
-        self
     }
 
     pub(crate) fn is_closed(&self) -> bool {

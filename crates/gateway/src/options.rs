@@ -14,6 +14,7 @@ use pilotlight_tls::TlsContext;
 use crate::error_pages::ErrorPages;
 use crate::forwarded::TrustForwarded;
 use crate::networks::Networks;
+use crate::protocols::ServiceProtocol;
 
 mod issuers;
 mod route;
@@ -233,6 +234,19 @@ impl ServiceTarget {
         match self {
             Self::Managed(service, _) => service.name(),
             Self::External(external) => &external.name,
+        }
+    }
+
+    /// How it is reached.
+    pub(crate) fn protocol(&self) -> ServiceProtocol {
+        match self {
+            Self::Managed(_, Transport::Pipe) => ServiceProtocol::Pipe,
+            Self::Managed(_, Transport::Http(_)) => ServiceProtocol::Http,
+            Self::Managed(_, Transport::H2c(_)) => ServiceProtocol::H2c,
+            Self::External(external) => match external.protocol {
+                ServerProtocol::Http1 => ServiceProtocol::Http,
+                ServerProtocol::H2c => ServiceProtocol::H2c,
+            },
         }
     }
 

@@ -95,6 +95,7 @@ impl Failure {
                 UpstreamError::Refused { .. } | UpstreamError::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
                 UpstreamError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+                UpstreamError::NoExtendedConnect { .. } => StatusCode::NOT_IMPLEMENTED,
                 UpstreamError::Connect { .. }
                 | UpstreamError::Closed { .. }
                 | UpstreamError::Internal { .. }
@@ -153,6 +154,7 @@ impl Failure {
             Self::Connect
             | Self::NoRoute { .. }
             | Self::Files(_)
+            | Self::Upstream(UpstreamError::NoExtendedConnect { .. })
             | Self::GrpcWithoutHttp2
             | Self::GrpcToHttp1 { .. } => GrpcStatus::Unimplemented,
             Self::Body(BodyError::TooLarge { .. }) | Self::Upstream(UpstreamError::TooLarge { .. }) => {
@@ -357,7 +359,7 @@ pub(crate) fn malformed_request(why: MalformedRequest, limits: &Limits) -> Respo
 pub(crate) fn not_switched() -> Response<Bytes> {
     let status = StatusCode::NOT_IMPLEMENTED;
     let detail = "the service did not switch to the protocol of this extended CONNECT: the route's `upgrades` must name \
-                  it, and the service must speak it over HTTP/1.1";
+                  it, and the service must accept it";
     problem_response(status, &json!({ "title": title(status), "detail": detail }))
 }
 

@@ -1,5 +1,6 @@
 //! Services as the gateway reaches them: over HTTP/1.1 or over the pipe.
 
+use std::any::Any;
 use std::time::Duration;
 
 use ::http::StatusCode;
@@ -10,8 +11,10 @@ use pilotlight_supervisor::{Lease, StartError};
 
 use crate::body::ResponseBody;
 use crate::net::Socket;
+use crate::protocols::ServiceProtocol;
 use crate::request_body::{BodyError, RequestBody};
 use crate::response::ResponseFields;
+use crate::stream_io::StreamIo;
 
 mod backlog;
 pub(crate) mod first_byte;
@@ -39,11 +42,34 @@ pub(crate) struct ServiceResponse {
 
 /// A connection to a service that no longer speaks HTTP.
 pub(crate) struct Upgraded {
-    pub(crate) socket: Socket,
+    pub(crate) service: ServiceSide,
+    pub(crate) transport: ServiceProtocol,
     /// What the service sent after its 101.
     pub(crate) read_ahead: bytes::BytesMut,
     /// Keeps the instance from being stopped as idle.
     pub(crate) lease: Option<Lease>,
+}
+
+impl Upgraded {
+    /// A socket of the connection's own.
+    pub(crate) fn of_socket(
+        socket: Socket,
+        transport: ServiceProtocol,
+        read_ahead: bytes::BytesMut,
+        lease: Option<Lease>,
+    ) -> Self {
+        Self { service: ServiceSide::Socket(socket), transport, read_ahead, lease }
+    }
+}
+
+/// The service's side of such a connection.
+pub(crate) enum ServiceSide {
+    Socket(Socket),
+    /// Of a connection that others may use as well, which is in use while this lives.
+    Stream {
+        stream: StreamIo,
+        _connection: Box<dyn Any>,
+    },
 }
 
 /// Why a service gave no response.
@@ -60,6 +86,12 @@ pub(crate) enum UpstreamError {
     Timeout { service: String, after: Duration, setting: &'static str },
     #[error("service {service} broke the protocol: {what}")]
     Protocol { service: String, what: String },
+    /// RFC 8441 §3: who does not enable it gets no extended CONNECT.
+    #[error(
+        "service {service} cannot be asked to switch to another protocol: it speaks HTTP/2 (h2c), and its SETTINGS do \
+         not have SETTINGS_ENABLE_CONNECT_PROTOCOL (RFC 8441)"
+    )]
+    NoExtendedConnect { service: String },
     #[error("service {service} did not take the request: {text}")]
     Refused { service: String, text: String },
     #[error("service {service} has too much to do: {text}")]

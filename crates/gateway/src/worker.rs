@@ -25,7 +25,7 @@ use crate::file_body::DiskReads;
 use crate::handshakes::Handshakes;
 use crate::issuers::Issuers;
 use crate::jwks::KeySources;
-use crate::metrics::Registry;
+use crate::metrics::{Connections, Registry};
 use crate::net;
 use crate::options::{Abandoned, External, IoUring, ListenAddr, ServerProtocol, ServiceTarget};
 use crate::request_id::RequestIds;
@@ -165,6 +165,16 @@ impl Worker {
             clients_changed: Notify::new(),
             common,
         })
+    }
+
+    /// Small messages that go out at the end of the turn.
+    pub(crate) fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    /// What this worker counts of connections.
+    pub(crate) fn connection_counts(&self) -> &Connections {
+        &self.common.metrics.connections[self.index]
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -15,8 +15,9 @@ use super::{memory, status};
 use crate::admission::refusal::Refused;
 use crate::jwks::Fetches;
 use crate::metrics::sums::Sums;
-use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
+use crate::metrics::{CLASSES, Distribution, PHASES, Upgraded, Verdict};
 use crate::options::ServiceTarget;
+use crate::protocols::{ClientProtocol, ServiceProtocol};
 use crate::timing::Layer;
 
 /// The media type.
@@ -270,6 +271,39 @@ fn tls(text: &mut Text, shared: &Shared) {
     }
 }
 
+/// What is spoken with clients and with services. HTTP/1.1 is what is not HTTP/2.
+fn protocols(text: &mut Text, shared: &Shared) {
+    let workers = &shared.common.metrics.connections;
+    let http2: u64 = workers.iter().map(|worker| worker.http2.value()).sum();
+    text.one("pilotlight_http2_connections_total", "counter", "Connections of clients that speak HTTP/2.", &http2);
+    let requests: u64 = workers.iter().map(|worker| worker.http2_requests.value()).sum();
+    text.one("pilotlight_http2_requests_total", "counter", "Requests that began on them.", &requests);
+    let name = "pilotlight_service_info";
+    text.family(name, "gauge", "1 for each service, by how it is reached.");
+    for service in shared.common.table.load().services() {
+        let labels = labels(&[("service", service.name()), ("transport", service.protocol().name())]);
+        text.sample(name, &labels, &1);
+    }
+    let upgrades: Vec<(String, Upgraded)> = ClientProtocol::ALL
+        .iter()
+        .flat_map(|client| ServiceProtocol::ALL.iter().map(move |service| (*client, *service)))
+        .map(|(client, service)| {
+            let labels = labels(&[("protocol", client.name()), ("transport", service.name())]);
+            (labels, workers.iter().map(|worker| worker.upgrades.counts(client, service)).sum())
+        })
+        .collect();
+    let name = "pilotlight_upgrades_total";
+    text.family(name, "counter", "Connections and streams that have left HTTP, by what was spoken on both sides.");
+    for (labels, count) in &upgrades {
+        text.sample(name, labels, &count.begun);
+    }
+    let name = "pilotlight_upgrades_open";
+    text.family(name, "gauge", "Those of them that are open.");
+    for (labels, count) in &upgrades {
+        text.sample(name, labels, &count.open);
+    }
+}
+
 fn gateway(text: &mut Text, shared: &Shared) {
     let (accepted, closed) = status::connections(shared);
     text.one("pilotlight_connections_total", "counter", "Connections of clients accepted.", &accepted);
@@ -279,6 +313,7 @@ fn gateway(text: &mut Text, shared: &Shared) {
         "Connections of clients open.",
         &(accepted.saturating_sub(closed)),
     );
+    protocols(text, shared);
     tls(text, shared);
     if let Some(cache) = &shared.common.cache {
         let usage = cache.usage();

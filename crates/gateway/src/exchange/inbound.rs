@@ -108,8 +108,7 @@ impl Inbound {
         let IncomingRequest { head, body: incoming, id } = request;
         let Passage { route, upstream } = passage;
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
-        let is_http2 = matches!(*upstream, Upstream::Http2(..) | Upstream::ExternalHttp2(..));
-        let may_switch = head.version != Version::HTTP_10 && !is_http2;
+        let may_switch = head.version != Version::HTTP_10;
         let upgrade = may_switch.then(|| offered(&route, &head)).flatten().map(Box::new);
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
         let takes_interim = head.version != Version::HTTP_10;

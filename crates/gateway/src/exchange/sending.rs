@@ -214,7 +214,7 @@ fn fault(error: &UpstreamError, reuse: Reuse) -> Fault {
     match error {
         UpstreamError::Connect { .. } => Fault::Connect,
         UpstreamError::Closed { delivery, .. } => Fault::Closed(*delivery, reuse),
-        UpstreamError::Protocol { .. } => Fault::Protocol,
+        UpstreamError::Protocol { .. } | UpstreamError::NoExtendedConnect { .. } => Fault::Protocol,
         UpstreamError::Refused { .. } => Fault::Refused,
         UpstreamError::Overloaded { .. } => Fault::Overloaded,
         UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => Fault::Deadline,

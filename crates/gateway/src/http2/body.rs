@@ -3,7 +3,6 @@
 //! A piece that was handed out is given back to the client's window when the next one is asked for: by then the service
 //! has taken it. So a client whose service takes nothing stops at its stream's window.
 
-use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -13,6 +12,7 @@ use http_body::Frame;
 
 use super::stream::Stream;
 use crate::request_body::{BodySource, ReadError};
+use crate::stream_io::io_error;
 
 /// The body of a request.
 pub(super) struct StreamBody {
@@ -73,12 +73,4 @@ impl BodySource for StreamBody {
         self.is_ended |= frame.as_ref().is_none_or(|frame| frame.as_ref().map_or(true, Frame::is_trailers));
         Poll::Ready(frame.map(|frame| frame.map_err(|e| ReadError::Io(io_error(e)))))
     }
-}
-
-/// An error of a stream as one of a connection.
-pub(super) fn io_error(error: h2::Error) -> io::Error {
-    if error.is_io() {
-        return error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
-    }
-    io::Error::new(io::ErrorKind::ConnectionReset, error)
 }

@@ -13,10 +13,7 @@ use crate::head::{Head, Scope};
 use crate::options::Limits;
 use crate::problem::MalformedRequest;
 use crate::target::is_authority;
-
-const SEC_WEBSOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
-/// Bytes of the nonce of a WebSocket handshake (RFC 6455 §4.1).
-const NONCE: usize = 16;
+use crate::websocket::{self, SEC_WEBSOCKET_KEY};
 
 /// A request, and what it asks of its stream.
 pub(super) struct Received {
@@ -56,7 +53,7 @@ pub(super) fn received(parts: Parts, limits: &Limits) -> Result<Received, Malfor
             }
             let switch = [(CONNECTION, HeaderValue::from_static("upgrade")), (UPGRADE, value(protocol)?)];
             headers.extend(switch);
-            headers.insert(SEC_WEBSOCKET_KEY, nonce());
+            headers.insert(SEC_WEBSOCKET_KEY, websocket::key());
             Method::GET // RFC 6455 §4.1, which is what services speak
         }
         None => method,
@@ -136,29 +133,6 @@ fn content_length(headers: &HeaderMap) -> Result<Option<HeaderValue>, MalformedR
 
 fn value(text: &str) -> Result<HeaderValue, MalformedRequest> {
     HeaderValue::from_str(text).map_err(|_| MalformedRequest::Protocol)
-}
-
-/// RFC 8441 §5: a client of HTTP/2 sends none, and a service that speaks HTTP/1.1 wants one. Nothing depends on its
-/// being hard to guess; a service must only be seen to answer this request.
-fn nonce() -> HeaderValue {
-    let mut bytes = [0; NONCE];
-    // Without a source of randomness the zeros do: no cache that could be fooled is behind the gateway.
-    let _ = getrandom::fill(&mut bytes);
-    HeaderValue::from_str(&base64(&bytes)).unwrap_or(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA=="))
-}
-
-/// RFC 4648 §4.
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let letter = LETTERS[(word >> (18 - 6 * place) & 63) as usize];
-            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
-        }
-    }
-    text
 }
 
 #[cfg(test)]
@@ -285,13 +259,5 @@ mod tests {
 
     fn text(bytes: &[u8]) -> &str {
         std::str::from_utf8(bytes).unwrap()
-    }
-
-    #[test]
-    fn base64_of_the_standard() {
-        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
-            assert_eq!(base64(plain.as_bytes()), coded);
-        }
-        assert_eq!(nonce().len(), 24);
     }
 }

@@ -28,6 +28,7 @@ use crate::body::{CutError, ResponseBody, Source};
 use crate::net::{Destination, Socket};
 use crate::options::ExternalAddr;
 use crate::outbound::Outbound;
+use crate::protocols::ServiceProtocol;
 use crate::pump::{BodyFraming, Pump, PumpError};
 use crate::request_body::RequestBody;
 use crate::upgrades;
@@ -290,7 +291,7 @@ impl Exchange {
         }
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let Connection { socket, read, .. } = self.connection;
-            let upgraded = Some(Box::new(Upgraded { socket, read_ahead: read, lease }));
+            let upgraded = Some(Box::new(Upgraded::of_socket(socket, ServiceProtocol::Http, read, lease)));
             return ServiceResponse { status, fields, body: ResponseBody::Empty, upgraded };
         }
         // The common small response is in the buffer whole. One that came before the end of the request goes out as

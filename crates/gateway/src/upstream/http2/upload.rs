@@ -31,6 +31,11 @@ impl Upload {
         Self { to_service, body, sent: None, had_body, piece: Bytes::new(), is_reserved: false, moved: false }
     }
 
+    /// The stream, which goes on with another protocol's bytes.
+    pub(super) fn into_stream(self) -> SendStream<Bytes> {
+        self.to_service
+    }
+
     /// Whether all of it has been sent, or the service wants no more.
     pub(super) fn is_done(&self) -> bool {
         self.body.is_none()

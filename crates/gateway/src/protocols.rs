@@ -1,0 +1,41 @@
+//! What the two sides of an exchange speak, as metrics name it.
+
+/// What a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientProtocol {
+    /// HTTP/1.0 and 1.1.
+    Http1,
+    Http2,
+}
+
+impl ClientProtocol {
+    pub(crate) const ALL: [Self; 2] = [Self::Http1, Self::Http2];
+
+    /// As ALPN has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "http/1.1",
+            Self::Http2 => "h2",
+        }
+    }
+}
+
+/// How a service is reached, as its configuration says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServiceProtocol {
+    Pipe,
+    Http,
+    H2c,
+}
+
+impl ServiceProtocol {
+    pub(crate) const ALL: [Self; 3] = [Self::Pipe, Self::Http, Self::H2c];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pipe => "pipe",
+            Self::Http => "http",
+            Self::H2c => "h2c",
+        }
+    }
+}
