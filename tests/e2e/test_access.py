@@ -447,6 +447,41 @@ class Deciders(DeciderCase):
             self.assert_status(self.ask(gateway, "eve"), 403)
         self.assertEqual(len(self.decider.asked), 6, "who is turned away is asked for each time")
 
+    def test_a_service_decides(self):
+        """By the same rules; and a route that leads to who decides may ask him, too."""
+        at = "http://127.0.0.1:%d" % self.decider.server_address[1]
+        forward = {"service": "decider", "path": "/auth?for=app", "fields": ["X-User"]}
+        gateway = self.gateway_with(
+            service("decider", url=at), route("/", "web", cache=True, allow={"forward": forward}),
+            route("/self", "decider", allow={"forward": forward}))  # fmt: skip
+        for who, status in (("ann", 200), ("bob", 200), (None, 401), ("eve", 403), ("new", 302), ("ill", 503)):
+            self.assert_status(self.ask(gateway, who), status)
+        self.assert_status(self.ask(gateway, "ann", fields=[("X-User", "root"), ("X_User", "root")]), 200)
+        fields = self.seen()[2]
+        self.assertEqual((fields.get("x-user"), fields.get("x_user")), ("ann", None))
+        path, asked = self.decider.asked[-1]
+        self.assertEqual((path, asked["X-Forwarded-Uri"], asked["Host"]), ("/auth?for=app", "/show", "demo.test"))
+        public = make("Cache-Control: public, max-age=60")
+        serials = [int(self.ask(gateway, who, public).body.split()[1]) for who in ("ann", "bob", "ann", "bob")]
+        self.assertEqual(serials, [1, 2, 1, 2])
+        before = len(self.decider.asked)
+        self.assert_status(self.ask(gateway, "ann", "/self/x"), 200)
+        self.assertEqual([path for path, _ in self.decider.asked[before:]], ["/auth?for=app", "/self/x"])
+        self.assert_status(self.ask(gateway, "eve", "/self/x"), 403)
+
+    def test_a_service_decides_over_the_pipe(self):
+        """It is started for the question."""
+        echo = {"service": "demo", "path": "/echo", "fields": ["X-Method", "X-Echo-User"]}
+        gateway = self.gateway_with(
+            service("demo"), route("/", "web", allow={"forward": echo | {"timeout": "1m"}}),
+            route("/none", "web", allow={"forward": echo | {"path": "/nothing", "timeout": "1m"}}))  # fmt: skip
+        answer = self.get(gateway, "/show", fields=[("X-Method", "forged"), ("X_Echo_User", "forged")], method="PUT")
+        self.assert_status(answer, 200)
+        fields = self.seen()[2]
+        self.assertEqual((fields.get("x-method"), fields.get("x_echo_user")), ("GET", None))
+        self.assert_problem(self.get(gateway, "/none/show"), 503)
+        self.assertEqual(len(self.origin.seen), 1, "404 is no decision")
+
     def test_nobody_decides(self):
         gateway = self.guarded(timeout="200ms")
         self.decider.shutdown()

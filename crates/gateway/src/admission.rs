@@ -280,7 +280,8 @@ impl Gate {
             rules.push(json!({ "rule": "allow.jwt", "value": jwt.text(), "beyond": 401 }));
         }
         if let Some(forward) = &allow.forward {
-            let value = format!("what {}{} says", forward.authority, forward.target);
+            let at = forward.authority.clone().unwrap_or_else(|| forward.at.text());
+            let value = format!("what {at}{} says", forward.target);
             rules.push(json!({ "rule": "allow.forward", "value": value, "beyond": 401 }));
         }
         if let Some(RateSpec { rate, burst, scope }) = &limit.rate {

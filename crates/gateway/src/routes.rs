@@ -45,21 +45,30 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The way to who decides, as to any server of somebody else's. Nobody's requests are counted there.
-    fn to_who_decides(admission: &AdmissionSpec, series: &Arc<Series>) -> Option<Arc<Self>> {
+    /// The way to who decides: a route of its own, which nothing leads to and which asks nobody. Nobody's requests are
+    /// counted there.
+    fn to_who_decides(
+        admission: &AdmissionSpec,
+        services: &[ServiceTarget],
+        series: &Arc<Series>,
+    ) -> Option<Arc<Self>> {
         let forward = admission.allow.forward.as_ref()?;
-        let addr = match &forward.at {
-            ForwardAddr::Tcp(host, port) => ExternalAddr::Tcp(host.clone(), *port),
-            ForwardAddr::Unix(path) => ExternalAddr::Unix(path.clone()),
+        let of = |addr| {
+            let external = External { name: "allow.forward".to_owned(), addr, protocol: ServerProtocol::Http1 };
+            ServiceTarget::External(Arc::new(external))
         };
-        let external = External { name: "allow.forward".to_owned(), addr, protocol: ServerProtocol::Http1 };
+        let service = match &forward.at {
+            ForwardAddr::Tcp(host, port) => of(ExternalAddr::Tcp(host.clone(), *port)),
+            ForwardAddr::Unix(path) => of(ExternalAddr::Unix(path.clone())),
+            ForwardAddr::Service(name) => services.iter().find(|service| service.name() == name)?.clone(),
+        };
         let (cache, timeout) = (RouteCache::Off, Some(forward.timeout));
         Some(Arc::new(Self {
             spec: RouteSpec { cache, timeout, ..RouteSpec::new("/", RouteTo::Service(0)) },
             gate: None,
             auth: None,
             series: Arc::clone(series),
-            service: Some(ServiceTarget::External(Arc::new(external))),
+            service: Some(service),
             pages: PageLevels::default(),
             changes_responses: false,
         }))
@@ -151,7 +160,10 @@ impl Table {
                 || spec.hsts.is_some()
                 || changes.is_some_and(|changes| !changes.response_fields.is_empty());
             let gate = spec.admission.as_ref().and_then(|admission| Gate::new(admission, keys, &spec.label()));
-            let auth = spec.admission.as_ref().and_then(|admission| Route::to_who_decides(admission, &series));
+            let auth = spec
+                .admission
+                .as_ref()
+                .and_then(|admission| Route::to_who_decides(admission, &table.services, &series));
             Arc::new(Route { series, spec, gate, auth, service, pages, changes_responses })
         };
         let page_route = |name: String| {

@@ -28,6 +28,8 @@ use super::value::{self, HumanSize, Rejected, nearest};
 pub(super) struct Needs {
     /// Files, which this machine has to have.
     pub(super) files: Vec<AdmissionFile>,
+    /// Services, which the file has to have, and where they are named.
+    pub(super) services: Vec<(String, Span)>,
 }
 
 /// What the route says of it; `None` for nothing. What it needs is added to `needs`.
@@ -64,7 +66,7 @@ fn allow(section: &Section<'_>, folder: &Path, needs: &mut Needs, found: &mut Ve
             .and_then(|section| jwt::read(&section, &realm, folder, &mut needs.files, found)),
         forward: section
             .part("forward", Part::RouteAllowForward, "in the route's allow.forward", found)
-            .and_then(|section| forward(&section, folder, found)),
+            .and_then(|section| forward(&section, folder, needs, found)),
         preflight: if passes { Preflight::Passes } else { Preflight::Asked },
     };
     if let (Some(basic), Some(JwtSpec { from: TokenFrom::Bearer, .. })) = (section.field("basic"), &allow.jwt) {
@@ -95,16 +97,13 @@ fn asks_credentials(section: &Section<'_>) -> bool {
 }
 
 /// Who else decides.
-fn forward(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<ForwardSpec> {
-    let Some(field) = section.field("url") else {
-        if !section.mentions("url") {
-            let message = "the route's `allow.forward` has no `url`";
-            let help = "add url = \"http://127.0.0.1:9000/auth\"";
-            found.push(Diagnostic::error(Code::MissingKey, section.at.clone(), message).help(help));
-        }
-        return None;
-    };
-    let to = text(&field, |text| who_decides(text, folder));
+fn forward(
+    section: &Section<'_>,
+    folder: &Path,
+    needs: &mut Needs,
+    found: &mut Vec<Diagnostic>,
+) -> Option<ForwardSpec> {
+    let to = whom_to_ask(section, folder, needs, found);
     let names = section.field("fields");
     let fields = caching::words(names.as_ref(), found, |word, _| readers::passed_field(word));
     let mut timeout = ForwardSpec::DEFAULT_TIMEOUT;
@@ -115,12 +114,61 @@ fn forward(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) ->
         let message = format!("`fields` has {} names; at most {} are allowed", fields.len(), ForwardSpec::MAX_FIELDS);
         found.push(Diagnostic::error(Code::OutOfRange, field.at, message));
     }
-    let (at, authority, target) = noted(to, found)?;
+    let (at, authority, target) = to?;
     Some(ForwardSpec { at, authority, target, fields, cache, timeout })
 }
 
+/// Who decides, `Host` and target of what he is asked.
+type Asked = (ForwardAddr, Option<String>, String);
+
+/// A server by its URL, or a service of this file.
+fn whom_to_ask(section: &Section<'_>, folder: &Path, needs: &mut Needs, found: &mut Vec<Diagnostic>) -> Option<Asked> {
+    let (url, service) = (section.field("url"), section.field("service"));
+    if let (Some(url), Some(other)) = (&url, service.as_ref().or(section.field("path").as_ref())) {
+        let name = other.key.name;
+        let message = format!("`url` and `{name}` cannot both be there");
+        let help = match name {
+            "path" => "write the path in `url`",
+            _ => "the one names a server, the other a service of this file: take one of the two away",
+        };
+        let at = other.key_at.clone();
+        found.push(Diagnostic::error(Code::Conflict, at, message).related(url.key_at.clone(), "`url` is").help(help));
+        return None;
+    }
+    if let Some(field) = service {
+        let name = noted(field.string(), found)?.to_owned();
+        needs.services.push((name.clone(), field.at));
+        let target = match section.field("path") {
+            Some(path) => noted(text(&path, |text| a_target(text).map(str::to_owned)), found)?,
+            None => "/".to_owned(),
+        };
+        return Some((ForwardAddr::Service(name), None, target));
+    }
+    let Some(field) = url else {
+        if !section.mentions("url") && !section.mentions("service") {
+            let message = "the route's `allow.forward` has no `url` and no `service`";
+            let help = "add url = \"http://127.0.0.1:9000/auth\", or service = \"NAME\" and path = \"/auth\"";
+            found.push(Diagnostic::error(Code::MissingKey, section.at.clone(), message).help(help));
+        }
+        return None;
+    };
+    noted(text(&field, |text| who_decides(text, folder)), found)
+}
+
+/// A path with a query, as it is sent.
+fn a_target(text: &str) -> Result<&str, Rejected> {
+    let is_target = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    match is_target {
+        true => Ok(text),
+        false => Err(Rejected::help(
+            format!("{} is no path with a query", shown(text)),
+            "write it as it is sent, for example \"/auth?for=app\"",
+        )),
+    }
+}
+
 /// `http://HOST:PORT/PATH`, or `unix:SOCKET`, which is asked for `/`.
-fn who_decides(text: &str, folder: &Path) -> Result<(ForwardAddr, String, String), Rejected> {
+fn who_decides(text: &str, folder: &Path) -> Result<Asked, Rejected> {
     let (base, target) = match text.strip_prefix("http://") {
         Some(rest) => {
             let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -129,18 +177,14 @@ fn who_decides(text: &str, folder: &Path) -> Result<(ForwardAddr, String, String
         None => (text.len(), ""),
     };
     let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    let is_target = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
-    if !is_target {
-        return Err(Rejected::help(
-            format!("{} is no path with a query", shown(&target)),
-            "write it as it is sent, for example \"http://127.0.0.1:9000/auth?for=app\"",
-        ));
-    }
+    a_target(&target)?;
     let authority = text["http://".len().min(base)..base].to_owned();
     match address::upstream(&text[..base], folder)? {
-        (ExternalAddr::Tcp(host, port), ServerProtocol::Http1) => Ok((ForwardAddr::Tcp(host, port), authority, target)),
+        (ExternalAddr::Tcp(host, port), ServerProtocol::Http1) => {
+            Ok((ForwardAddr::Tcp(host, port), Some(authority), target))
+        }
         (ExternalAddr::Unix(path), ServerProtocol::Http1) => {
-            Ok((ForwardAddr::Unix(path), "localhost".to_owned(), target))
+            Ok((ForwardAddr::Unix(path), Some("localhost".to_owned()), target))
         }
         (_, ServerProtocol::H2c) => Err(Rejected::help(
             format!("{} is for HTTP/2", shown(text)),

@@ -95,7 +95,8 @@ pub(super) fn routes(
     let mut has_unknown = false;
     let is_empty = drafts.is_empty();
     let mut routes = Vec::with_capacity(drafts.len());
-    for (name, at) in declared.pages {
+    let deciding = drafts.iter().flat_map(|draft| &draft.needs.services);
+    for (name, at) in declared.pages.iter().chain(deciding) {
         if names.contains(name.as_str()) {
             used.insert(name.clone());
         } else if !declared.services_elsewhere {

@@ -17,8 +17,8 @@ use super::remembered::Remembered;
 pub struct ForwardSpec {
     /// Where he listens.
     pub at: ForwardAddr,
-    /// `Host` of what he is asked.
-    pub authority: String,
+    /// `Host` of what he is asked; `None`: the request's.
+    pub authority: Option<String>,
     /// Path and query of what he is asked.
     pub target: String,
     /// Fields of his answer that the service gets, and that no client can send.
@@ -36,6 +36,19 @@ pub enum ForwardAddr {
     Tcp(String, u16),
     /// A Unix stream socket.
     Unix(PathBuf),
+    /// A service of the configuration, by its name, which is started when it is asked.
+    Service(String),
+}
+
+impl ForwardAddr {
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Tcp(host, port) => format!("{host}:{port}"),
+            Self::Unix(path) => format!("unix:{}", path.display()),
+            Self::Service(name) => format!("the service {name} at "),
+        }
+    }
 }
 
 impl ForwardSpec {
@@ -186,7 +199,7 @@ mod tests {
     fn fields_of_who_decides() {
         let spec = ForwardSpec {
             at: ForwardAddr::Tcp("a".to_owned(), 80),
-            authority: "a".to_owned(),
+            authority: Some("a".to_owned()),
             target: "/".to_owned(),
             fields: vec![HeaderName::from_static("x-user"), HeaderName::from_static("x-groups")],
             cache: None,

@@ -56,7 +56,8 @@ fn question_of(forward: &Forward, head: &Head, hop: Hop) -> Head {
         is_trusted: hop.trust == Trust::Peers,
     };
     let spec = &forward.spec;
-    Head::get(spec.target.as_str().into(), spec.authority.as_str().into(), question(head.headers(), &asked))
+    let host = spec.authority.as_deref().unwrap_or_else(|| head.authority());
+    Head::get(spec.target.as_str().into(), host.into(), question(head.headers(), &asked))
 }
 
 type Fields = Vec<(HeaderName, HeaderValue)>;
@@ -69,7 +70,8 @@ fn known(forward: &Forward, asked: &Head, request: &OnItsWay) -> (Option<[u8; 32
     let fields = asked.headers().iter().flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     // He is told of the client's certificate as well.
     let peer = &request.caller.peer;
-    let client = [peer.ip().as_bytes(), peer.certificate().unwrap_or_default().as_bytes()];
+    let certificate = peer.certificate().unwrap_or_default();
+    let client = [peer.ip().as_bytes(), certificate.as_bytes(), asked.authority().as_bytes()];
     let proof = forward.remembered.proof(client.into_iter().chain(fields));
     (proof, proof.and_then(|proof| forward.remembered.find(&proof, Moment::now())))
 }
