@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-declare -A package=([nginx]=nginx-light [haproxy]=haproxy [varnishd]=varnish [h2o]=h2o [caddy]=caddy [wrk]=wrk [h2load]=nghttp2-client [valgrind]=valgrind [node]=nodejs [cc]=build-essential
+declare -A package=([nginx]=nginx-light [haproxy]=haproxy [varnishd]=varnish [h2o]=h2o [caddy]=caddy [wrk]=wrk [h2load]=nghttp2-client [valgrind]=valgrind [node]=nodejs [cc]=build-essential [pebble]=pebble [faketime]=faketime
   [uwsgi-core]="uwsgi-core uwsgi-plugin-python3" [apache2]="apache2-bin libapache2-mod-fcgid")
 venv=peers/http/target/venv
 modules=(uvicorn uvloop httptools flask)
