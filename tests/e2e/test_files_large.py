@@ -32,6 +32,15 @@ def content(size, seed=7):
     return b"".join(pages)[:size]
 
 
+def links(folder):
+    """What the descriptors of a process lead to."""
+    for name in os.listdir(folder):
+        try:
+            yield os.readlink(f"{folder}/{name}")
+        except FileNotFoundError:
+            pass
+
+
 class LargeCase(FilesCase):
     def setUp(self):
         super().setUp()
@@ -135,15 +144,18 @@ class Whole(LargeCase):
 
     def test_clients_that_leave(self):
         gateway = self.serve()
-        files = lambda: len(os.listdir(f"/proc/{gateway.process.pid}/fd"))  # noqa: E731
         self.assertTrue(gateway.get("/big.bin").body == self.data)
-        before = files()
+        is_big = lambda link: link.endswith("/big.bin")  # noqa: E731
+        is_socket = lambda link: link.startswith("socket:")  # noqa: E731
+        count = lambda what: len(list(filter(what, links(f"/proc/{gateway.process.pid}/fd"))))  # noqa: E731
+        before = count(is_socket)
         for number in range(20):
             client = self.connect(receive=4096)
             client.send_head("GET", "/big.bin")
             next(client.body(client.head()))
             client.close()
-        self.assert_eventually(lambda: files() <= before + 1, "connections or files stay open")
+        self.assert_eventually(lambda: count(is_socket) <= before, "connections stay open")
+        self.assertLessEqual(count(is_big), 2, "each worker keeps it open once")
         self.assertTrue(gateway.get("/big.bin").body == self.data)
 
     def test_on_a_unix_socket(self):
@@ -168,19 +180,12 @@ class Slow(LargeCase):
             answer = client.head()
             files = f"/proc/{self.gateway.process.pid}/fd"
             is_cut = lambda: not any(  # noqa: E731
-                target.startswith("socket:") and self.is_ours(client, target) for target in self.links(files)
+                target.startswith("socket:") and self.is_ours(client, target) for target in links(files)
             )
             self.assert_eventually(is_cut, "it is still served")
             for piece in client.body(answer):
                 got += piece
         self.assertLess(len(got), len(self.data))
-
-    def links(self, folder):
-        for name in os.listdir(folder):
-            try:
-                yield os.readlink(f"{folder}/{name}")
-            except FileNotFoundError:
-                pass
 
     def is_ours(self, client, link):
         """Whether a socket of the gateway is the other side of the client's."""
