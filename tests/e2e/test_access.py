@@ -422,6 +422,17 @@ class Deciders(DeciderCase):
         self.assertEqual({"x-user", "x_user"} & set(self.seen()[2]), set())
         self.assert_status(self.get(gateway, "/show", fields=asks + forged, method="OPTIONS"), 401)
 
+    def test_its_fields_cannot_be_forged_behind_a_body(self):
+        """A service may merge trailers into the fields of the request."""
+        gateway = self.guarded()
+        with socket.create_connection(gateway.address, timeout=20) as connection:
+            connection.sendall(b"POST /show HTTP/1.1\r\nHost: a\r\nAuthorization: ann\r\nConnection: close\r\n"
+                               b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+                               b"X-User: root\r\nx_user: root\r\nX-Sum: 6\r\n\r\n")  # fmt: skip
+            answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+        told = json.loads(answer.split(b"\r\n\r\n", 1)[1])
+        self.assertEqual((told["body"], told["trailers"]), ("abc", ["x-sum: 6"]))
+
     def test_what_one_was_answered_is_not_anothers(self):
         """Known by a cookie, of which the cache would not know that it is a credential."""
         gateway = self.guarded()

@@ -85,7 +85,7 @@ pub(crate) struct Gate {
     basic: Option<Arc<Basic>>,
     jwt: Option<Arc<Jwt>>,
     /// Fields by which the service is told who the client is, and that no client can send.
-    claims: Vec<HeaderName>,
+    claims: Arc<[HeaderName]>,
     /// Who else decides; asked by who has the way to him.
     pub(crate) forward: Option<Forward>,
 }
@@ -101,7 +101,7 @@ impl Gate {
         let basic = spec.allow.basic.as_ref().map(|spec| Arc::new(Basic::new(spec)));
         (!is_open).then(|| Self {
             jwt: spec.allow.jwt.as_ref().map(|spec| Arc::new(Jwt::new(spec, keys))),
-            claims: spec.fields_of_access(),
+            claims: spec.fields_of_access().into(),
             forward: spec.allow.forward.as_ref().map(Forward::new),
             spec: Arc::clone(spec),
             route: route.into(),
@@ -216,9 +216,9 @@ impl Gate {
         remove_alike(headers, &self.claims);
     }
 
-    /// Whether there are such fields.
-    pub(crate) fn has_claims(&self) -> bool {
-        !self.claims.is_empty()
+    /// Those fields, if there are any.
+    pub(crate) fn claims(&self) -> Option<&Arc<[HeaderName]>> {
+        Some(&self.claims).filter(|claims| !claims.is_empty())
     }
 
     /// What can be said of them at once.
@@ -502,7 +502,7 @@ mod tests {
             shared: None,
             basic: None,
             jwt: None,
-            claims: Vec::new(),
+            claims: Arc::new([]),
             forward: None,
         };
         assert_eq!(look(&gate, &Counts::default(), address, &NONE), expected, "{address}");

@@ -12,14 +12,16 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use http_body::Frame;
 use pilotlight_http1::Malformed;
 
+use crate::admission::forward::remove_alike;
 use crate::deadline::Deadline;
 use crate::fields;
 
@@ -105,6 +107,8 @@ pub(crate) struct RequestBody {
     received: u64,
     /// Told of what is received, for metrics.
     counted: Option<Rc<Received>>,
+    /// Fields that no client may fill, neither in a head nor behind a body.
+    claims: Option<Arc<[HeaderName]>>,
     limit: BodyLimit,
     timeout: Duration,
     deadline: Deadline,
@@ -141,6 +145,7 @@ impl RequestBody {
             incoming,
             received: 0,
             counted: None,
+            claims: None,
             limit,
             timeout,
             deadline: deadline(),
@@ -156,6 +161,11 @@ impl RequestBody {
     /// is asked, and no more of it need come within any time.
     pub(crate) fn talking(self) -> Self {
         Self { timeout: Duration::MAX, is_talk: true, ..self }
+    }
+
+    /// Leaves these out of its trailers, which a service may merge into the fields of the request (RFC 9110 §6.5.1).
+    pub(crate) fn without(self, claims: &Arc<[HeaderName]>) -> Self {
+        Self { claims: Some(Arc::clone(claims)), ..self }
     }
 
     /// Tells how much of it was received.
@@ -305,6 +315,9 @@ impl RequestBody {
             };
             if let Ok(mut trailers) = frame.into_trailers() {
                 fields::keep_trailers(&mut trailers);
+                if let Some(claims) = &self.claims {
+                    remove_alike(&mut trailers, claims);
+                }
                 return Poll::Ready(Ok(if trailers.is_empty() { Piece::End } else { Piece::Trailers(trailers) }));
             }
         }

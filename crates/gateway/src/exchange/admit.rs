@@ -59,7 +59,7 @@ async fn passes(gate: &Gate, route: &Route, address: Option<IpAddr>, request: &m
     let (counts, tier) = (&request.worker.common.counts, request.worker.second.as_deref());
     gate.count_shared(counts, tier, &asker).await.map_err(Turned::Refusal)?;
     let head = &mut request.request.head;
-    if gate.has_claims() {
+    if gate.claims().is_some() {
         head.change_fields(|headers| gate.without_claims(headers));
     }
     let told = gate.credentials(head).await.map_err(Turned::Refusal)?;

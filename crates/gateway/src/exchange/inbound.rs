@@ -11,6 +11,7 @@ use pilotlight_supervisor::{Instance, Lease};
 
 use super::changes::Seen;
 use super::detached_fetch::DetachedFetch;
+use crate::admission::Gate;
 use crate::body::ResponseBody;
 use crate::cache_key::{self, CacheKey};
 use crate::client::received::RedisMiss;
@@ -180,6 +181,10 @@ impl Inbound {
         let Some(incoming) = self.incoming.take() else { return Ok(None) };
         let body = RequestBody::new(incoming, limit, limits.body_timeout, || self.worker.deadlines.deadline())
             .map_err(Failure::Body)?;
+        let body = match self.route.gate.as_ref().and_then(Gate::claims) {
+            Some(claims) => body.map(|body| body.without(claims)),
+            None => body,
+        };
         let is_talk = self.head().version == Version::HTTP_2 && grpc::is_grpc(self.head());
         let body = if is_talk { body.map(RequestBody::talking) } else { body };
         Ok(body.map(|body| Box::new(body.counted(self.record.received()))))
