@@ -102,13 +102,18 @@ class Networks(AccessCase):
                 self.assertIn(b" %d " % status, connection.recv(100))
 
     def test_explain_says_it(self):
+        rules = 'allow = { networks = ["127.0.0.0/8"] }\nlimit = { rate = "5/m", concurrent = 3 }\n'
         gateway = self.gateway_with(
-            route("/", "web", allow={"networks": ["127.0.0.0/8"]}, limit={"rate": "5/m", "concurrent": 3}))  # fmt: skip
-        told = subprocess.run([BINARY, "explain", "/x", "--config", gateway.folder / "pilotlight.toml"],
-                              capture_output=True, text=True, timeout=20)  # fmt: skip
-        self.assertIn("allow.networks: 127.0.0.0/8, else 403", told.stdout, told)
-        self.assertIn("limit.rate: 5/m by client, at most 5 at once, else 429", told.stdout)
-        self.assertIn("limit.concurrent: 3 by client, else 429", told.stdout)
+            f'[[routes]]\npath = "/"\nservice = "web"\n{rules}',
+            f'[[routes]]\npath = "/files"\nfiles = "."\n{rules}',
+            f'[[routes]]\npath = "/old"\nredirect = "/x"\n{rules}',
+        )
+        for path in ("/x", "/files/x", "/old"):
+            told = subprocess.run([BINARY, "explain", path, "--config", gateway.folder / "pilotlight.toml"],
+                                  capture_output=True, text=True, timeout=20)  # fmt: skip
+            self.assertIn("allow.networks: 127.0.0.0/8, else 403", told.stdout, told)
+            self.assertIn("limit.rate: 5/m by client, at most 5 at once, else 429", told.stdout)
+            self.assertIn("limit.concurrent: 3 by client, else 429", told.stdout)
 
 
 class Rates(AccessCase):

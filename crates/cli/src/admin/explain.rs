@@ -36,11 +36,13 @@ pub(super) fn text(answer: &Value) -> String {
     }
     if answer["files"].is_object() {
         files(&answer["files"], &mut fact);
+        admission(&answer["admission"], &mut fact);
         changes(&answer["changes"], &mut fact);
         return text;
     }
     if answer["redirect"].is_object() {
         fact("redirect", &format!("{} to {}", answer["redirect"]["status"], string(&answer["redirect"]["location"])));
+        admission(&answer["admission"], &mut fact);
         changes(&answer["changes"], &mut fact);
         return text;
     }
@@ -52,11 +54,7 @@ pub(super) fn text(answer: &Value) -> String {
     if route["target_for_service"] != answer["target"] {
         fact("", &format!("it sees {}", string(&route["target_for_service"])));
     }
-    for (index, rule) in answer["admission"].as_array().into_iter().flatten().enumerate() {
-        let beyond = rule["beyond"].as_u64().map(|status| format!(", else {status}")).unwrap_or_default();
-        let line = format!("{}: {}{beyond}", string(&rule["rule"]), string(&rule["value"]));
-        fact(if index == 0 { "admission" } else { "" }, &line);
-    }
+    admission(&answer["admission"], &mut fact);
     cache(&answer["cache"], &mut fact);
     changes(&answer["changes"], &mut fact);
     for (index, limit) in answer["limits"].as_array().into_iter().flatten().enumerate() {
@@ -102,6 +100,15 @@ fn certificate(told: &Value, fact: &mut impl FnMut(&str, &str)) {
     }
     if let Some(next) = told["next"].as_str() {
         fact("", next);
+    }
+}
+
+/// Access control and limits.
+fn admission(rules: &Value, fact: &mut impl FnMut(&str, &str)) {
+    for (index, rule) in rules.as_array().into_iter().flatten().enumerate() {
+        let beyond = rule["beyond"].as_u64().map(|status| format!(", else {status}")).unwrap_or_default();
+        let line = format!("{}: {}{beyond}", string(&rule["rule"]), string(&rule["value"]));
+        fact(if index == 0 { "admission" } else { "" }, &line);
     }
 }
 
