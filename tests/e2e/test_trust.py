@@ -169,7 +169,8 @@ class Clients(Home):
         self.addCleanup(gateway.wait)
         self.addCleanup(gateway.terminate)
         for line in gateway.stdout:
-            if "listening on https://" in line:
+            if "curl -i" in line:
+                self.assertEqual(line.strip(), f"curl -i {self.url}", "the name that its certificate has")
                 break
         else:
             self.fail("the gateway ended")

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod announce;
 pub mod config;
 pub mod deferred;
 pub mod generated;

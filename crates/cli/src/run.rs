@@ -1,7 +1,6 @@
 //! `pilotlight run`: starts the supervisor and the gateway, waits for a signal, stops both.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use pilotlight_supervisor::{Program, ServiceState, Supervisor, SupervisorOptions
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::announce::announce;
 use crate::config::{self, AdminSocket, Code, Config, Loaded, Ports, Report, Style, commands};
 use crate::memory;
 use crate::notify::{self, Note};
@@ -461,32 +461,4 @@ fn present(
             );
         })
         .ok()
-}
-
-/// What is listening, and what to try.
-fn announce(config: &Config, gateway: &Gateway, admin: Option<&Admin>) -> std::io::Result<()> {
-    let mut out = std::io::stdout();
-    for address in gateway.addresses() {
-        writeln!(out, "listening on {address}")?;
-    }
-    if let Some(address) = admin.and_then(Admin::metrics_address) {
-        writeln!(out, "metrics on http://{address}/metrics")?;
-    }
-    if let Some(base) = gateway.addresses().iter().map(ToString::to_string).find(|a| a.starts_with("http")) {
-        let width = config.routes.iter().map(|route| base.len() + route.path.len()).max().unwrap_or(0);
-        writeln!(out)?;
-        for route in &config.routes {
-            let host = route.host.as_ref().map(|host| format!("  (host {host})")).unwrap_or_default();
-            let url = format!("{base}{}", route.path);
-            writeln!(out, "  {url:width$}  {}{host}", config.destination(route))?;
-        }
-        writeln!(out, "\ntry:")?;
-        for route in config.routes.iter().filter(|route| route.host.is_none()).take(3) {
-            writeln!(out, "  curl -i {base}{}", route.path)?;
-        }
-    }
-    if std::io::stdout().is_terminal() {
-        writeln!(out, "\nCtrl-C stops everything.")?;
-    }
-    out.flush()
 }

@@ -196,7 +196,7 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 
 /// A text as it is: without controls and hidden characters, nor spaces around it, which would be lost.
 fn value(text: &str) -> Option<HeaderValue> {
-    let is_itself = matches!(printable(text), Cow::Borrowed(_)) && text.trim() == text;
+    let is_itself = matches!(printable(text), Cow::Borrowed(_)) && !text.contains('\t') && text.trim() == text;
     HeaderValue::from_str(text).or_else(|_| HeaderValue::from_bytes(text.as_bytes())).ok().filter(|_| is_itself)
 }
 
