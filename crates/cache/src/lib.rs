@@ -95,6 +95,6 @@ pub use route::{
 };
 pub use second::{Invalidations, WriteBehind};
 pub use status::CacheStatus;
-pub use stored::Stored;
+pub use stored::{EncodeHead, Stored};
 pub use tier::MAX_VARIANTS;
 pub use turn::{Landed, MAX_WAITS, Turn, Wait};

@@ -37,7 +37,12 @@ pub struct Stored {
     /// The response's head as it is sent, for one second of age: nearly every hit is then one copy of it. Empty before
     /// the first, as dropping an `ArcSwap` is not cheap and what comes from Redis may go without a hit.
     prepared: OnceLock<ArcSwap<Prepared>>,
+    /// The same in the form of another protocol.
+    encoded: OnceLock<ArcSwap<Prepared>>,
 }
+
+/// Writes the head of a response in the form of a protocol.
+pub type EncodeHead = fn(StatusCode, &HeaderMap, &mut Vec<u8>);
 
 /// About as many as `Age` and the name of `Cache-Status` take in a response.
 const AGE_BYTES: usize = 64;
@@ -45,16 +50,14 @@ const AGE_BYTES: usize = 64;
 #[derive(Debug)]
 struct Prepared {
     age_s: u64,
-    /// Status line, fields, empty line.
+    /// All of it: for HTTP/1.1 status line, fields, empty line.
     head: Box<[u8]>,
 }
 
 impl Prepared {
-    fn new(age_s: u64, status: StatusCode, headers: &HeaderMap) -> Self {
+    fn new(age_s: u64, status: StatusCode, headers: &HeaderMap, encode: EncodeHead) -> Self {
         let mut head = Vec::with_capacity(head_bytes(headers));
-        put_status(status, &mut head);
-        headers.iter().for_each(|(name, value)| put_field(name, value, &mut head));
-        head.put_slice(b"\r\n\r\n");
+        encode(status, headers, &mut head);
         Self { age_s, head: head.into() }
     }
 }
@@ -62,6 +65,13 @@ impl Prepared {
 /// About as many bytes as a head with these fields has.
 fn head_bytes(headers: &HeaderMap) -> usize {
     64 + headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
+}
+
+/// As HTTP/1.1 has it.
+fn put_head(status: StatusCode, headers: &HeaderMap, head: &mut Vec<u8>) {
+    put_status(status, head);
+    headers.iter().for_each(|(name, value)| put_field(name, value, head));
+    head.put_slice(b"\r\n\r\n");
 }
 
 fn put_status(status: StatusCode, out: &mut impl BufMut) {
@@ -119,7 +129,18 @@ impl Stored {
         let Head { status, headers, freshness, vary } = head;
         let weight = weight::of_response(size_of::<Self>(), &headers, &body) + vary.weight() + mark.weight();
         let validators = Validators::of(&headers);
-        Self { status, headers, body, freshness, vary, validators, mark, weight, prepared: OnceLock::new() }
+        Self {
+            status,
+            headers,
+            body,
+            freshness,
+            vary,
+            validators,
+            mark,
+            weight,
+            prepared: OnceLock::new(),
+            encoded: OnceLock::new(),
+        }
     }
 
     /// The response to a GET or HEAD from this response, with `Age` and `Cache-Status: pilotlight; hit`.
@@ -134,11 +155,17 @@ impl Stored {
     /// Writes [`Stored::answer`] to a GET without conditions as HTTP/1.1 sends it, head and body, behind what is in
     /// `out`.
     pub fn write_response(&self, now: Timestamp, out: &mut BytesMut) {
-        self.with_prepared(now, |prepared| {
+        self.with_prepared(&self.prepared, put_head, now, |prepared| {
             out.reserve(prepared.head.len() + self.body.len());
             out.extend_from_slice(&prepared.head);
             self.body.pieces().iter().for_each(|piece| out.extend_from_slice(piece));
         });
+    }
+
+    /// Hands the head of the same response to `then`, in the form of another protocol than HTTP/1.1. It is kept for
+    /// one second of age, so `encode` is to be the same function each time.
+    pub fn with_encoded_head<R>(&self, now: Timestamp, encode: EncodeHead, then: impl FnOnce(&[u8]) -> R) -> R {
+        self.with_prepared(&self.encoded, encode, now, |prepared| then(&prepared.head))
     }
 
     /// Writes [`Stored::response_as`] in the same way.
@@ -296,22 +323,28 @@ impl Stored {
         headers
     }
 
-    fn with_prepared<R>(&self, now: Timestamp, then: impl FnOnce(&Prepared) -> R) -> R {
+    fn with_prepared<R>(
+        &self,
+        place: &OnceLock<ArcSwap<Prepared>>,
+        encode: EncodeHead,
+        now: Timestamp,
+        then: impl FnOnce(&Prepared) -> R,
+    ) -> R {
         let age_s = self.freshness.age_s(now);
-        match self.prepared.get().map(ArcSwap::load) {
+        match place.get().map(ArcSwap::load) {
             Some(prepared) if prepared.age_s == age_s => then(&prepared),
-            _ => then(&self.prepare(age_s)),
+            _ => then(&self.prepare(place, encode, age_s)),
         }
     }
 
     #[cold]
-    fn prepare(&self, age_s: u64) -> Arc<Prepared> {
+    fn prepare(&self, place: &OnceLock<ArcSwap<Prepared>>, encode: EncodeHead, age_s: u64) -> Arc<Prepared> {
         let headers = self.headers_at(age_s, CacheStatus::hit(self.freshness.ttl_s(age_s)));
-        let prepared = Arc::new(Prepared::new(age_s, self.status, &headers));
-        match self.prepared.get() {
+        let prepared = Arc::new(Prepared::new(age_s, self.status, &headers, encode));
+        match place.get() {
             Some(place) => place.store(Arc::clone(&prepared)),
             // Another worker's, if it was first, is as good.
-            None => drop(self.prepared.set(ArcSwap::new(Arc::clone(&prepared)))),
+            None => drop(place.set(ArcSwap::new(Arc::clone(&prepared)))),
         }
         prepared
     }

@@ -36,11 +36,16 @@ impl FieldList {
 
 /// Whether a field belongs to one connection only, whoever names it, and must not be forwarded (RFC 9110 §7.6.1).
 pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "connection" | "http2-settings" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade"
-    )
+    HOP_BY_HOP.contains(&name.as_str())
 }
+
+/// The same of a name in any case of letters.
+pub(crate) fn is_hop_by_hop_name(name: &[u8]) -> bool {
+    HOP_BY_HOP.iter().any(|own| own.len() == name.len() && name.eq_ignore_ascii_case(own.as_bytes()))
+}
+
+const HOP_BY_HOP: [&str; 7] =
+    ["connection", "http2-settings", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
 
 /// `Connection: content-length` and the like are an attack, not an option: without it the body would be read as a
 /// request. The same holds for fields by which a proxy before this one says who asks: a client must not be able to take

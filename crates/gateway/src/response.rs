@@ -115,6 +115,16 @@ impl ResponseFields {
         }
     }
 
+    /// Calls `field` with each field but `Content-Length`.
+    pub(crate) fn each(&self, mut field: impl FnMut(&[u8], &[u8])) {
+        if let Some(lines) = &self.lines {
+            lines.iter().for_each(|(name, value)| field(name, value));
+        }
+        for (name, value) in self.map.iter().flat_map(|map| map.iter()).filter(|(name, _)| **name != CONTENT_LENGTH) {
+            field(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+
     /// Writes all of them, but for those that frame the body.
     pub(crate) fn write(&self, writer: &mut MessageWriter<'_>) {
         if let Some(lines) = &self.lines {

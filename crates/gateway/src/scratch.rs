@@ -10,4 +10,8 @@ pub(crate) struct Scratch {
     pub(crate) headers: HeaderMap,
     pub(crate) fields: FieldTable,
     pub(crate) bytes: BytesMut,
+    /// Heads of HTTP/2.
+    pub(crate) http2_fields: pilotlight_http2::FieldTable,
+    /// What is written to clients that speak it.
+    pub(crate) http2_out: BytesMut,
 }

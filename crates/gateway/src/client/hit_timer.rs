@@ -14,7 +14,7 @@ const TIMED_TOGETHER: u64 = 4;
 
 /// What is known of the time of hits that are being answered on one connection.
 #[derive(Default)]
-pub(super) struct HitTimer<'a> {
+pub(crate) struct HitTimer<'a> {
     /// When what follows the last reading of the clock began.
     begun: Option<Moment>,
     /// Hits since then, and where they are counted.
@@ -25,18 +25,18 @@ impl<'a> HitTimer<'a> {
     /// When what is looked at now began: at the latest now, at the earliest with the first hit of those that are timed
     /// together.
     #[inline]
-    pub(super) fn begun(&mut self) -> Moment {
+    pub(crate) fn begun(&mut self) -> Moment {
         *self.begun.get_or_insert_with(Moment::now)
     }
 
     /// What follows began then. Nothing that came before is left to be timed.
-    pub(super) fn restart(&mut self, begun: Moment) {
+    pub(crate) fn restart(&mut self, begun: Moment) {
         self.begun = Some(begun);
     }
 
     /// What follows is a hit that is counted in `book`.
     #[inline]
-    pub(super) fn turn_to(&mut self, book: &Book) {
+    pub(crate) fn turn_to(&mut self, book: &Book) {
         if self.open.is_some_and(|(open, _)| !ptr::eq(open, book)) {
             self.time();
         }
@@ -44,7 +44,7 @@ impl<'a> HitTimer<'a> {
 
     /// Counts a hit that has been answered.
     #[inline]
-    pub(super) fn count(&mut self, book: &'a Book, status: u16, sent_bytes: u64) {
+    pub(crate) fn count(&mut self, book: &'a Book, status: u16, sent_bytes: u64) {
         book.hit(Verdict::Hit, status, sent_bytes);
         let hits = self.open.map_or(0, |(_, hits)| hits) + 1;
         self.open = Some((book, hits));
@@ -55,7 +55,7 @@ impl<'a> HitTimer<'a> {
 
     /// Reads the clock for the hits that have not been timed. Returns how long they took, 0 without any.
     #[inline]
-    pub(super) fn time(&mut self) -> u64 {
+    pub(crate) fn time(&mut self) -> u64 {
         self.open.take().map_or(0, |(book, hits)| self.read_clock(book, hits))
     }
 
@@ -69,7 +69,7 @@ impl<'a> HitTimer<'a> {
 
     /// When the first byte that is not a hit's was there, if there is one.
     #[inline]
-    pub(super) fn rest_begun(mut self) -> Option<Moment> {
+    pub(crate) fn rest_begun(mut self) -> Option<Moment> {
         self.time();
         self.begun
     }

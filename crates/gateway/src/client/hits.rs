@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, Method};
 use pilotlight_cache::{Lookup, RequestFields, Stored, Timestamp};
-use pilotlight_http1::{BodyLength, Field, Fields, Persistence, RequestHead, Target, Version};
+use pilotlight_http1::{BodyLength, Fields, Persistence, RequestHead, Target, Version};
 
 use super::Client;
 use super::hit_timer::HitTimer;
@@ -25,7 +25,8 @@ use crate::forwarded::TrustForwarded;
 use crate::head::put_fields;
 use crate::lookup::{self, CacheRequest};
 use crate::metrics::Verdict;
-use crate::options::{PlainHttp, RouteCache};
+use crate::options::{PlainHttp, RouteCache, Settings};
+use crate::peer_address::PeerAddress;
 use crate::routes::{Route, Table};
 use crate::target::{Origin, RequestUrl, Scheme};
 use crate::timing::Moment;
@@ -33,7 +34,7 @@ use crate::worker::Worker;
 use crate::{cache_key, compress, server_timing};
 
 /// Larger bodies are written from where they are.
-pub(super) const MAX_BODY: usize = super::DIRECT_WRITE;
+pub(crate) const MAX_BODY: usize = super::DIRECT_WRITE;
 
 /// What was found for a head.
 pub(super) enum Peeked {
@@ -62,18 +63,45 @@ pub(super) fn is_plain(head: &RequestHead<'_>) -> bool {
 }
 
 /// Names of fields that ask for something else than the stored response as it is.
-const ASK_FOR_MORE: [&str; 5] = ["range", "expect", "if-none-match", "if-modified-since", server_timing::ASKS_NAME];
+pub(crate) const ASK_FOR_MORE: [&str; 5] =
+    ["range", "expect", "if-none-match", "if-modified-since", server_timing::ASKS_NAME];
 
-/// The fields of a head where they were read.
-struct Unread<'h> {
-    fields: Fields<'h>,
+/// The fields of a head where they were read, whichever protocol has them.
+pub(crate) trait ReadFields: Copy {
+    /// Names and values of those that a proxy may pass on.
+    fn end_to_end<'a>(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])>
+    where
+        Self: 'a;
+
+    /// Whether there may be one with this name: `false` is certain.
+    fn may_have(self, name: &[u8]) -> bool;
+}
+
+impl ReadFields for Fields<'_> {
+    #[inline]
+    fn end_to_end<'a>(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])>
+    where
+        Self: 'a,
+    {
+        Fields::end_to_end(self).map(|field| (field.name, field.value))
+    }
+
+    #[inline]
+    fn may_have(self, name: &[u8]) -> bool {
+        Fields::may_have(self, name)
+    }
+}
+
+/// The same as the cache looks at them.
+struct Unread<F> {
+    fields: F,
     /// What stands for `Accept-Encoding` on a route that chooses the coding.
     accept_encoding: Option<&'static str>,
 }
 
-impl<'h> Unread<'h> {
+impl<F: ReadFields> Unread<F> {
     #[inline]
-    fn new(fields: Fields<'h>, route: &Route) -> Self {
+    fn new(fields: F, route: &Route) -> Self {
         let mut unread = Self { fields, accept_encoding: None };
         if let Some(options) = &route.compress {
             unread.accept_encoding = Some(compress::chosen(options, &unread));
@@ -87,15 +115,15 @@ impl<'h> Unread<'h> {
     }
 }
 
-impl RequestFields for Unread<'_> {
+impl<F: ReadFields> RequestFields for Unread<F> {
     #[inline]
     fn lines<'a>(&'a self, name: &'a HeaderName) -> impl Iterator<Item = &'a [u8]> + 'a {
         let replaced = self.replaced(name);
         let name = name.as_str().as_bytes();
         let is_read = replaced.is_none();
         let same =
-            move |field: &Field<'_>| is_read && field.name.len() == name.len() && field.name.eq_ignore_ascii_case(name);
-        replaced.into_iter().chain(self.fields.end_to_end().filter(same).map(|field| field.value))
+            move |field: &(&[u8], &[u8])| is_read && field.0.len() == name.len() && field.0.eq_ignore_ascii_case(name);
+        replaced.into_iter().chain(self.fields.end_to_end().filter(same).map(|field| field.1))
     }
 
     #[inline]
@@ -105,10 +133,10 @@ impl RequestFields for Unread<'_> {
     }
 }
 
-impl AskerFields for Unread<'_> {
+impl<F: ReadFields> AskerFields for Unread<F> {
     fn first(&self, name: &HeaderName) -> Option<&[u8]> {
         let name = name.as_str().as_bytes();
-        self.fields.end_to_end().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+        self.fields.end_to_end().find(|field| field.0.eq_ignore_ascii_case(name)).map(|field| field.1)
     }
 
     fn count(&self, name: &HeaderName) -> usize {
@@ -124,31 +152,30 @@ impl AskerFields for Unread<'_> {
 /// What memory has for a plain GET, by its head alone; `None` where more of it counts than its target and what stored
 /// responses vary on.
 #[inline]
-fn peek(
+pub(crate) fn peek(
     worker: &Worker,
-    client: &Client,
+    settings: &Settings,
     route: &Route,
-    head: &RequestHead<'_>,
-    target: &str,
+    fields: impl ReadFields,
+    url: RequestUrl<'_>,
     now: Timestamp,
 ) -> Option<Lookup> {
     let cache = worker.common.cache.as_ref()?;
     if cache_key::control(route).is_some()
-        || client.settings.trust_forwarded != TrustForwarded::Nobody
+        || settings.trust_forwarded != TrustForwarded::Nobody
         || worker.access_log.is_some()
     {
         return None;
     }
     let RouteCache::On { .. } = route.cache else { return None };
-    let origin = Origin { scheme: client.scheme, authority: head.authority };
-    let key = CacheKey::of_url(None, RequestUrl { origin, target });
-    cache.lookup_plain(&key.as_key(), &Unread::new(head.fields, route), now)
+    let key = CacheKey::of_url(None, url);
+    cache.lookup_plain(&key.as_key(), &Unread::new(fields, route), now)
 }
 
 /// Whether it matters whose request it is, where fields tell that: it takes a head to know.
 #[inline]
-fn wants_client(worker: &Worker, client: &Client, route: &Route) -> bool {
-    client.settings.trust_forwarded != TrustForwarded::Nobody && (route.gate.is_some() || worker.access_log.is_some())
+pub(crate) fn wants_client(worker: &Worker, settings: &Settings, route: &Route) -> bool {
+    settings.trust_forwarded != TrustForwarded::Nobody && (route.gate.is_some() || worker.access_log.is_some())
 }
 
 /// Answers from memory, if the response is there, and counts it. If it is not, Redis may be asked.
@@ -168,11 +195,11 @@ pub(super) fn find<'a>(
         return Peeked::Nothing(Checked::Not);
     };
     let is_for_tls = client.scheme == Scheme::Http && is_for_tls(client, route);
-    if is_for_tls || wants_client(worker, client, route) {
+    if is_for_tls || wants_client(worker, &client.settings, route) {
         return Peeked::Nothing(Checked::Not);
     }
     let begun = hit_timer.begun();
-    match check(worker, client, route, head, begun) {
+    match check(worker, &client.peer, route, head.fields, begun) {
         Checked::Granted => {}
         checked => return Peeked::Nothing(checked),
     }
@@ -180,7 +207,8 @@ pub(super) fn find<'a>(
         return Peeked::Nothing(Checked::Granted);
     }
     let now = worker.clock.timestamp(begun);
-    let peeked = peek(worker, client, route, head, target, now);
+    let origin = Origin { scheme: client.scheme, authority: head.authority };
+    let peeked = peek(worker, &client.settings, route, head.fields, RequestUrl { origin, target }, now);
     if !matches!(peeked, Some(Lookup::Hit(_))) {
         put(head, route, headers);
     }
@@ -229,10 +257,16 @@ fn put(head: &RequestHead<'_>, route: &Route, headers: &mut HeaderMap) {
 
 /// Whether the client is let in, as far as that can be said at once.
 #[inline]
-fn check(worker: &Worker, client: &Client, route: &Route, head: &RequestHead<'_>, begun: Moment) -> Checked {
+pub(crate) fn check(
+    worker: &Worker,
+    peer: &PeerAddress,
+    route: &Route,
+    fields: impl ReadFields,
+    begun: Moment,
+) -> Checked {
     let Some(gate) = &route.gate else { return Checked::Granted };
-    let fields = &Unread { fields: head.fields, accept_encoding: None };
-    gate.at_once(&worker.common.counts, &Asker { address: client.peer.address(), fields, now: begun })
+    let fields = &Unread { fields, accept_encoding: None };
+    gate.at_once(&worker.common.counts, &Asker { address: peer.address(), fields, now: begun })
 }
 
 /// Whether a request by plain HTTP is perhaps to be sent elsewhere.

@@ -1,13 +1,14 @@
 //! Looks at the headers of the frames that a client sends (RFC 9113 §4.1), and at nothing else of them.
 //!
-//! The `h2` crate parses frames; it does not say how many came that ask for nothing. Here they are counted, so that a
-//! client that only costs time is found out: PING, SETTINGS, PRIORITY, unknown frames, empty DATA and CONTINUATION
+//! `crates/http2` bounds memory; it has no clock and does not say how many frames came that ask for nothing. Here they are
+//! counted, so that a client that only costs time is found out: PING, SETTINGS, PRIORITY, unknown frames, empty DATA and CONTINUATION
 //! without an end, WINDOW_UPDATE without data that it answers, RST_STREAM without responses.
+
+use pilotlight_http2::FRAME_HEADER;
 
 use crate::timing::Moment;
 
-const PREFACE: usize = 24;
-const FRAME_HEADER: usize = 9;
+const PREFACE: usize = pilotlight_http2::PREFACE.len();
 
 /// Frames that carry neither a request nor data, beyond those that [`USEFUL`] pays for and those that [`PER_SECOND`]
 /// forgives. More end the connection (CVE-2019-9512, -9513, -9515, -9517, -9518, CVE-2024-27316).
@@ -118,6 +119,13 @@ impl FrameCounter {
     /// A stream was answered.
     pub(super) fn answered(&mut self) {
         self.resets.spent = self.resets.spent.saturating_sub(1);
+    }
+
+    /// A request was answered from memory.
+    #[inline]
+    pub(super) fn hit(&mut self) {
+        self.useful();
+        self.answered();
     }
 
     /// Whether the head of a request has begun that is not whole.

@@ -1,13 +1,14 @@
 //! From the head of a request as HTTP/2 has it to the one that the gateway goes on with.
 //!
-//! The `h2` crate has refused what makes a message malformed whoever reads it: pseudo-fields that are missing, unknown,
+//! `crates/http2` has refused what makes a message malformed whoever reads it: pseudo-fields that are missing, unknown,
 //! repeated or out of place (RFC 9113 §8.3), names with upper-case letters (§8.2.1), fields of a connection (§8.2.2).
 //! Here is what is left: the authority, the form of the target, cookies in crumbs, the limits of fields.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE};
-use http::request::Parts;
 use http::{Method, Version};
+use pilotlight_http2::Fields;
 
+use super::body::map;
 use crate::fields::is_hop_by_hop;
 use crate::head::{Head, Scope};
 use crate::options::Limits;
@@ -26,22 +27,30 @@ pub(super) struct Received {
 ///
 /// # Errors
 /// What is wrong with it; it gets an answer that says so.
-pub(super) fn received(parts: Parts, limits: &Limits) -> Result<Received, MalformedRequest> {
-    let Parts { method, uri, headers, extensions, .. } = parts;
-    if headers.len() > limits.header_count {
+pub(super) fn received(fields: Fields<'_>, limits: &Limits) -> Result<Received, MalformedRequest> {
+    if fields.len() > limits.header_count {
         return Err(MalformedRequest::TooManyFields);
     }
-    let protocol = extensions.get::<h2::ext::Protocol>().map(h2::ext::Protocol::as_str);
-    let authority = authority(uri.authority().map(http::uri::Authority::as_str), &headers)?;
+    // RFC 9113 §8.2.1: no value begins or ends with white space.
+    if fields.has_padding() {
+        return Err(MalformedRequest::Padding);
+    }
+    // `crates/http2` lets nothing through that is no token.
+    let method = fields.method().and_then(|method| Method::from_bytes(method).ok()).ok_or(MalformedRequest::Target)?;
+    let protocol = fields.protocol();
+    let headers = map(fields);
+    let authority = authority(fields.authority(), &headers)?;
     let mut headers = end_to_end(headers)?;
     // Services, and what varies on it, find it where HTTP/1.1 has it.
     headers.insert(HOST, HeaderValue::from_str(&authority).map_err(|_| MalformedRequest::Authority)?);
-    let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let target = std::str::from_utf8(fields.path().unwrap_or(b"/")).map_err(|_| MalformedRequest::Target)?;
+    // As HTTP/1.1: a fragment is the client's own (RFC 9110 §7.1).
+    let target = target.split_once('#').map_or(target, |(target, _)| target);
     let (target, scope): (Box<str>, Scope) = match (&method, target) {
         (&Method::CONNECT, _) if protocol.is_none() => ("/".into(), Scope::Tunnel),
         (&Method::OPTIONS, "*") => ("*".into(), Scope::Gateway),
         (_, target) if !is_path(target) => return Err(MalformedRequest::Target),
-        (_, target) if uri.scheme_str().is_none_or(is_http) => (target.into(), Scope::Resource),
+        (_, target) if fields.scheme().is_none_or(is_http) => (target.into(), Scope::Resource),
         (_, target) => (target.into(), Scope::OtherScheme),
     };
     let method = match protocol {
@@ -67,9 +76,9 @@ pub(super) fn received(parts: Parts, limits: &Limits) -> Result<Received, Malfor
 }
 
 /// RFC 9113 §8.3.1: `:authority`, or `Host` where there is none; they must not differ, and have no user information.
-fn authority(pseudo: Option<&str>, headers: &HeaderMap) -> Result<String, MalformedRequest> {
+fn authority(pseudo: Option<&[u8]>, headers: &HeaderMap) -> Result<String, MalformedRequest> {
     let mut hosts = headers.get_all(HOST).iter();
-    let host = hosts.next().map(|host| host.to_str().map_err(|_| MalformedRequest::Authority)).transpose()?;
+    let host = hosts.next().map(HeaderValue::as_bytes);
     if hosts.next().is_some() {
         return Err(MalformedRequest::Authority);
     }
@@ -80,14 +89,21 @@ fn authority(pseudo: Option<&str>, headers: &HeaderMap) -> Result<String, Malfor
         (Some(chosen), _) | (None, Some(chosen)) => chosen,
         (None, None) => return Err(MalformedRequest::NoAuthority),
     };
-    if chosen.is_empty() || !is_authority(chosen) {
-        return Err(MalformedRequest::Authority);
-    }
-    Ok(chosen.to_owned())
+    plain_authority(chosen).map(str::to_owned).ok_or(MalformedRequest::Authority)
 }
 
-fn is_http(scheme: &str) -> bool {
-    scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+/// A host with an optional port.
+pub(super) fn plain_authority(text: &[u8]) -> Option<&str> {
+    std::str::from_utf8(text).ok().filter(|text| !text.is_empty() && is_authority(text))
+}
+
+/// What a request for a resource is for, by its path; `None` where more is to be said of it.
+pub(super) fn plain_path(path: &[u8]) -> Option<&str> {
+    std::str::from_utf8(path).ok().filter(|path| is_path(path))
+}
+
+fn is_http(scheme: &[u8]) -> bool {
+    scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")
 }
 
 /// What HTTP/1.1 takes for one as well: services get it so.
@@ -97,11 +113,6 @@ fn is_path(target: &str) -> bool {
 
 /// The fields that a proxy may look at and pass on.
 fn end_to_end(headers: HeaderMap) -> Result<HeaderMap, MalformedRequest> {
-    // RFC 9113 §8.2.1: no value begins or ends with white space.
-    let is_padded = |value: &HeaderValue| value.as_bytes().trim_ascii().len() != value.len();
-    if headers.values().any(is_padded) {
-        return Err(MalformedRequest::Padding);
-    }
     let mut headers = headers;
     if let Some(length) = content_length(&headers)? {
         headers.insert(CONTENT_LENGTH, length);
@@ -131,23 +142,59 @@ fn content_length(headers: &HeaderMap) -> Result<Option<HeaderValue>, MalformedR
     Ok(Some(first.clone()))
 }
 
-fn value(text: &str) -> Result<HeaderValue, MalformedRequest> {
-    HeaderValue::from_str(text).map_err(|_| MalformedRequest::Protocol)
+fn value(text: &[u8]) -> Result<HeaderValue, MalformedRequest> {
+    HeaderValue::from_bytes(text).map_err(|_| MalformedRequest::Protocol)
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use http::Uri;
+    use pilotlight_http2::{
+        FieldTable, Limits as Http2Limits, PREFACE, Received as Event, ServerConnection, encode_field,
+    };
     use proptest::prelude::*;
 
     use super::*;
 
-    fn parse(method: &str, uri: &str, fields: &[(&str, &str)]) -> Result<Head, MalformedRequest> {
-        let mut request = Request::builder().method(method).uri(uri).version(Version::HTTP_2);
-        for (name, value) in fields {
-            request = request.header(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    /// What a client sends that has these pseudo-fields and fields; the stream is reset if it is malformed.
+    fn sent(fields: &[(&str, &[u8])]) -> Option<Result<Received, MalformedRequest>> {
+        let mut block = Vec::new();
+        fields.iter().for_each(|(name, value)| encode_field(name.as_bytes(), value, &mut block));
+        let mut bytes = PREFACE.to_vec();
+        bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        let [_, high, middle, low] = (block.len() as u32).to_be_bytes();
+        bytes.extend([high, middle, low, 1, 4, 0, 0, 0, 1]); // HEADERS, END_HEADERS, stream 1
+        bytes.extend(block);
+        let limits = Http2Limits {
+            streams: 10,
+            header_list: 64 * 1024,
+            stream_window: 1 << 16,
+            connection_window: 1 << 16,
+            unwritten: 1 << 16,
+        };
+        let (mut connection, mut table) = (ServerConnection::new(limits), FieldTable::new());
+        let mut rest = &bytes[..];
+        loop {
+            match connection.receive(rest, &mut table).unwrap() {
+                (_, Event::Request(_, fields)) => {
+                    return Some(received(fields, &Limits::default()));
+                }
+                (0, _) => return None,
+                (taken, _) => rest = &rest[taken..],
+            }
         }
-        received(request.body(()).unwrap().into_parts().0, &Limits::default()).map(|received| received.head)
+    }
+
+    fn parse(method: &str, uri: &str, fields: &[(&str, &str)]) -> Result<Head, MalformedRequest> {
+        let uri: Uri = uri.parse().unwrap();
+        let mut all: Vec<(&str, &[u8])> = vec![(":method", method.as_bytes())];
+        if method != "CONNECT" || uri.scheme().is_some() {
+            all.push((":scheme", uri.scheme_str().unwrap_or("http").as_bytes()));
+            all.push((":path", uri.path_and_query().map_or(b"/", |target| target.as_str().as_bytes())));
+        }
+        all.extend(uri.authority().map(|authority| (":authority", authority.as_str().as_bytes())));
+        all.extend(fields.iter().map(|(name, value)| (*name, value.as_bytes())));
+        sent(&all).unwrap().map(|received| received.head)
     }
 
     #[track_caller]
@@ -178,13 +225,10 @@ mod tests {
 
     #[test]
     fn an_extended_connect_has_no_length() {
-        let connect = |fields: &[(&str, &str)]| {
-            let mut request = Request::builder().method("CONNECT").uri("http://a/ws").version(Version::HTTP_2);
-            for (name, value) in fields {
-                request = request.header(*name, *value);
-            }
-            let request = request.extension(h2::ext::Protocol::from_static("websocket")).body(()).unwrap();
-            received(request.into_parts().0, &Limits::default())
+        let connect = |fields: &[(&'static str, &'static str)]| {
+            let pseudo = [(":method", "CONNECT"), (":scheme", "http"), (":path", "/ws"), (":authority", "a")];
+            let all = pseudo.iter().chain(&[(":protocol", "websocket")]).chain(fields);
+            sent(&all.map(|(name, value)| (*name, value.as_bytes())).collect::<Vec<_>>()).unwrap()
         };
         assert!(connect(&[]).is_ok_and(|received| received.is_extended_connect && received.head.method == Method::GET));
         for length in ["0", "40"] {
@@ -210,14 +254,16 @@ mod tests {
         head.each(&mut |name, value| seen.push(format!("{}: {}", text(name), text(value))));
         seen.sort();
         assert_eq!(seen, ["content-length: 3", "cookie: a=1; b=2", "host: a"]);
-        for (name, value, expected) in [
-            ("content-length", "x", MalformedRequest::ContentLength),
-            ("content-length", "", MalformedRequest::ContentLength),
-            ("x-padded", " a", MalformedRequest::Padding),
-            ("x-padded", "a\t", MalformedRequest::Padding),
-        ] {
+        for (name, value, expected) in
+            [("x-padded", " a", MalformedRequest::Padding), ("x-padded", "a\t", MalformedRequest::Padding)]
+        {
             check("http://a/", &[(name, value)], Err(expected));
         }
+        for length in ["x", "", "-1", "99999999999999999999"] {
+            let fields = [(":method", "GET"), (":scheme", "http"), (":path", "/"), ("content-length", length)];
+            assert!(sent(&fields.map(|(name, value)| (name, value.as_bytes()))).is_none(), "{length} is reset");
+        }
+        check("http://a/", &[("content-length", "3"), ("content-length", "x")], Err(MalformedRequest::ContentLength));
         check("http://a/", &[("content-length", "3"), ("content-length", "4")], Err(MalformedRequest::ContentLength));
         let many: Vec<(&str, &str)> = vec![("x", "y"); 101];
         check("http://a/", &many, Err(MalformedRequest::TooManyFields));
@@ -233,22 +279,14 @@ mod tests {
             path in "/[!-~]{0,12}",
         ) {
             let names = ["cookie", "content-length", "te", "x-a", "upgrade", "connection", "keep-alive", "x_forwarded_for"];
-            let mut headers = HeaderMap::new();
-            for (name, value) in names.into_iter().zip(&values) {
-                if let Ok(value) = HeaderValue::from_bytes(value) {
-                    headers.append(name, value);
-                }
-            }
-            if let Some(Ok(host)) = host.map(HeaderValue::try_from) {
-                headers.append(HOST, host);
-            }
-            let Ok(mut request) = Request::builder().uri(path).version(Version::HTTP_2).body(()) else { return Ok(()) };
-            *request.headers_mut() = headers;
-            let Ok(received) = received(request.into_parts().0, &Limits::default()) else { return Ok(()) };
-            prop_assert!(is_authority(received.head.authority()) && !received.head.authority().is_empty());
-            prop_assert!(is_path(received.head.target()));
+            let mut all: Vec<(&str, &[u8])> = vec![(":method", b"GET"), (":scheme", b"http"), (":path", path.as_bytes())];
+            all.extend(names.into_iter().zip(&values).map(|(name, value)| (name, &value[..])));
+            all.extend(host.as_ref().map(|host| ("host", host.as_bytes())));
+            let Some(Ok(Received { head, .. })) = sent(&all) else { return Ok(()) };
+            prop_assert!(is_authority(head.authority()) && !head.authority().is_empty());
+            prop_assert!(is_path(head.target()));
             let mut seen = Vec::new();
-            received.head.each(&mut |name, value| seen.push((text(name).to_owned(), value.to_vec())));
+            head.each(&mut |name, value| seen.push((text(name).to_owned(), value.to_vec())));
             for (name, value) in &seen {
                 prop_assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "{}", name);
                 prop_assert!(!["te", "upgrade", "connection", "keep-alive"].contains(&name.as_str()));

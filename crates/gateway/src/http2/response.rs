@@ -1,30 +1,32 @@
 //! A response on its stream: its head, its body at the pace of the client's windows, its trailers.
 //!
-//! A piece of the body goes to `h2` only as far as the client's windows and [`super::MAX_SEND_BUFFER`] have room for
-//! it. A client that leaves no room for `limits.body_timeout` loses the stream.
+//! A piece of the body is written only as far as the client's windows and [`super::MAX_UNWRITTEN`] have room for it. A client that leaves no room for `limits.body_timeout` loses the stream.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::{Reason, SendStream};
-use http::header::{CONTENT_LENGTH, DATE, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::header::{CONTENT_LENGTH, DATE};
+use http::{HeaderMap, Method, StatusCode};
+use pilotlight_http2::{End, ErrorCode, Gone, encode_field, encode_status};
 
 use super::stream::Stream;
 use crate::client::outgoing::Outgoing;
 use crate::date;
 use crate::deadline::Deadline;
-use crate::fields::is_hop_by_hop;
+use crate::fields::{is_hop_by_hop, is_hop_by_hop_name};
 use crate::response::ResponseHead;
+
+/// About as many bytes as the head of a response takes.
+const BLOCK: usize = 256;
 
 /// Why a response has not been sent to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
     /// The client has given the stream up, or has gone.
     #[error(transparent)]
-    Client(#[from] h2::Error),
+    Client(#[from] Gone),
     #[error("the client gave up the stream")]
     Reset,
     #[error("the client left no room for more of it within limits.body_timeout")]
@@ -37,12 +39,9 @@ pub(super) enum Ended {
 /// A response whose head is on its way.
 pub(super) struct Sending {
     stream: Rc<Stream>,
-    to_client: SendStream<Bytes>,
     body: Outgoing,
     /// What of the body is here, and has no room yet.
     piece: Bytes,
-    /// Whether room for the piece is asked for.
-    is_reserved: bool,
     /// The client leaves no room, and the deadline runs.
     is_stalled: bool,
     deadline: Deadline,
@@ -53,8 +52,8 @@ pub(super) fn send_head(
     stream: &Rc<Stream>,
     method: &Method,
     answer: (ResponseHead, Outgoing),
-) -> Result<Option<Sending>, h2::Error> {
-    let (ResponseHead { status, mut fields, .. }, body) = answer;
+) -> Result<Option<Sending>, Gone> {
+    let (ResponseHead { status, fields, .. }, body) = answer;
     let said = fields.content_length();
     let is_head = *method == Method::HEAD;
     let has_none = is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -62,37 +61,29 @@ pub(super) fn send_head(
         (said, _) if has_none => said,
         (said, length) => length.or(said),
     };
-    let fields = fields.map();
-    let leaving: Vec<HeaderName> = fields.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
-    for name in leaving {
-        fields.remove(name);
-    }
-    match length {
-        Some(length) if status != StatusCode::NO_CONTENT => {
-            fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    let mut block = Vec::with_capacity(BLOCK);
+    encode_status(status.as_u16(), &mut block);
+    fields.each(|name, value| {
+        if !is_hop_by_hop_name(name) {
+            encode_field(name, value, &mut block);
         }
-        _ => {
-            fields.remove(CONTENT_LENGTH);
-        }
+    });
+    if let Some(length) = length.filter(|_| status != StatusCode::NO_CONTENT) {
+        encode_field(b"content-length", itoa::Buffer::new().format(length).as_bytes(), &mut block);
     }
-    if !fields.contains_key(DATE)
-        && let Ok(date) = HeaderValue::from_bytes(&date::now())
-    {
-        fields.insert(DATE, date);
+    if fields.get(&DATE).is_none() {
+        encode_field(b"date", &date::now(), &mut block);
     }
-    let mut head = Response::new(());
-    *head.status_mut() = status;
-    *head.headers_mut() = std::mem::take(fields);
     let body = if has_none { body.without_data() } else { body };
-    let ends = body.is_end();
-    let to_client = stream.send_head(head, ends)?;
-    if ends {
-        stream.session().sent.response();
+    let session = stream.session();
+    let end = if body.is_end() { End::Stream } else { End::No };
+    session.h2.borrow_mut().send_head(stream.id(), &block, end)?;
+    if end == End::Stream {
+        session.sent_response();
         return Ok(None);
     }
-    let deadline = stream.session().worker.deadlines.deadline();
-    let stream = Rc::clone(stream);
-    Ok(Some(Sending { stream, to_client, body, piece: Bytes::new(), is_reserved: false, is_stalled: false, deadline }))
+    let deadline = session.worker.deadlines.deadline();
+    Ok(Some(Sending { stream: Rc::clone(stream), body, piece: Bytes::new(), is_stalled: false, deadline }))
 }
 
 impl Sending {
@@ -103,50 +94,56 @@ impl Sending {
                 break;
             }
             if self.body.is_end() {
-                self.to_client.send_data(Bytes::new(), true)?;
+                self.send(&[], End::Stream)?;
                 break;
             }
             let Poll::Ready(frame) = self.body.poll_frame(cx) else {
-                return self.to_client.poll_reset(cx).map(|_| Err(Ended::Reset));
+                return self.stream.poll_gone(cx).map(|()| Err(Ended::Reset));
             };
             match frame.transpose() {
                 Err(_) => {
-                    self.to_client.send_reset(Reason::INTERNAL_ERROR);
+                    self.reset(ErrorCode::INTERNAL_ERROR);
                     return Poll::Ready(Err(Ended::Cut));
                 }
                 Ok(None) => {
-                    self.to_client.send_data(Bytes::new(), true)?;
+                    self.send(&[], End::Stream)?;
                     break;
                 }
                 Ok(Some(frame)) => match frame.into_data() {
                     Ok(data) => self.piece = data,
                     Err(frame) => {
-                        self.to_client.send_trailers(crossing(frame.into_trailers().unwrap_or_default()))?;
+                        let block = trailers(&frame.into_trailers().unwrap_or_default());
+                        self.stream.session().h2.borrow_mut().send_trailers(self.stream.id(), &block)?;
                         break;
                     }
                 },
             }
         }
-        self.stream.session().sent.response();
+        self.stream.session().sent_response();
         Poll::Ready(Ok(()))
+    }
+
+    fn send(&self, data: &[u8], end: End) -> Result<(), Gone> {
+        self.stream.session().h2.borrow_mut().send_data(self.stream.id(), data, end)
+    }
+
+    fn reset(&self, code: ErrorCode) {
+        self.stream.session().h2.borrow_mut().reset(self.stream.id(), code);
     }
 
     /// Sends the piece that is here, as far as there is room.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Sent, Ended>> {
         while !self.piece.is_empty() {
-            if !std::mem::replace(&mut self.is_reserved, true) {
-                self.to_client.reserve_capacity(self.piece.len());
-            }
-            let room = match self.to_client.capacity() {
-                0 => ready!(self.poll_room(cx))?,
-                room => room,
+            let room = self.stream.session().h2.borrow_mut().poll_room(self.stream.id(), cx);
+            let room = match room {
+                Poll::Ready(room) => room?,
+                Poll::Pending => return self.poll_stalled(cx).map(Err),
             };
             self.is_stalled = false;
             let part = self.piece.split_to(room.min(self.piece.len()));
             let is_last = self.piece.is_empty() && self.body.is_end();
-            self.to_client.send_data(part, is_last)?;
-            self.stream.session().sent.data();
-            self.is_reserved = !self.piece.is_empty();
+            self.send(&part, if is_last { End::Stream } else { End::No })?;
+            self.stream.session().sent_data();
             if is_last {
                 return Poll::Ready(Ok(Sent::All));
             }
@@ -154,18 +151,14 @@ impl Sending {
         Poll::Ready(Ok(Sent::Piece))
     }
 
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Ended>> {
-        match self.to_client.poll_capacity(cx) {
-            Poll::Ready(Some(room)) => return Poll::Ready(Ok(room?)),
-            Poll::Ready(None) => return Poll::Ready(Err(Ended::Reset)),
-            Poll::Pending => {}
-        }
+    /// There is no room; ready when that is so for too long.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         if !std::mem::replace(&mut self.is_stalled, true) {
             self.deadline.set(self.stream.session().settings.limits.body_timeout);
         }
         ready!(self.deadline.poll(cx));
-        self.to_client.send_reset(Reason::CANCEL);
-        Poll::Ready(Err(Ended::Stalled))
+        self.reset(ErrorCode::CANCEL);
+        Poll::Ready(Ended::Stalled)
     }
 
     /// Sends all of it.
@@ -186,12 +179,44 @@ enum Sent {
 }
 
 /// Trailers that may leave a connection.
-fn crossing(trailers: HeaderMap) -> HeaderMap {
-    let mut trailers = trailers;
-    let leaving: Vec<HeaderName> =
-        trailers.keys().filter(|name| is_hop_by_hop(name) || **name == CONTENT_LENGTH).cloned().collect();
-    for name in leaving {
-        trailers.remove(name);
+fn trailers(trailers: &HeaderMap) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in trailers.iter().filter(|(name, _)| !is_hop_by_hop(name) && **name != CONTENT_LENGTH) {
+        encode_field(name.as_str().as_bytes(), value.as_bytes(), &mut block);
     }
-    trailers
+    block
+}
+
+/// Sends a small document and nothing else; `is_head`: as the response to HEAD.
+pub(super) async fn send_document(
+    stream: Rc<Stream>,
+    document: http::Response<Bytes>,
+    is_head: bool,
+) -> Result<(), Ended> {
+    let (head, mut body) = document.into_parts();
+    let mut block = Vec::with_capacity(BLOCK);
+    encode_status(head.status.as_u16(), &mut block);
+    for (name, value) in &head.headers {
+        encode_field(name.as_str().as_bytes(), value.as_bytes(), &mut block);
+    }
+    encode_field(b"content-length", itoa::Buffer::new().format(body.len()).as_bytes(), &mut block);
+    if is_head {
+        body.clear();
+    }
+    let session = stream.session();
+    let end = if body.is_empty() { End::Stream } else { End::No };
+    session.h2.borrow_mut().send_head(stream.id(), &block, end)?;
+    let deadline = session.worker.deadlines.deadline();
+    deadline.set(session.settings.limits.body_timeout);
+    while !body.is_empty() {
+        let room = poll_fn(|cx| match session.h2.borrow_mut().poll_room(stream.id(), cx) {
+            Poll::Ready(room) => Poll::Ready(room.map_err(Ended::Client)),
+            Poll::Pending => deadline.poll(cx).map(|()| Err(Ended::Stalled)),
+        });
+        let part = body.split_to(room.await?.min(body.len()));
+        let end = if body.is_empty() { End::Stream } else { End::No };
+        session.h2.borrow_mut().send_data(stream.id(), &part, end)?;
+    }
+    session.sent_response();
+    Ok(())
 }

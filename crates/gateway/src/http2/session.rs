@@ -4,6 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use pilotlight_http2::ServerConnection;
+
+use super::frame_counter::FrameCounter;
 use crate::options::Settings;
 use crate::peer_address::PeerAddress;
 use crate::record::Record;
@@ -16,19 +19,11 @@ pub(super) struct Session {
     pub(super) peer: Rc<PeerAddress>,
     /// Those of the time when it connected.
     pub(super) settings: Arc<Settings>,
+    /// Borrowed for one call at a time: what it wakes runs later.
+    pub(super) h2: RefCell<ServerConnection>,
+    pub(super) counter: RefCell<FrameCounter>,
     /// Requests that are answered, but not all of whose bytes are written.
     pub(super) unwritten: RefCell<Vec<Rc<Record>>>,
-    /// Told of what streams send, whatever the type of the socket is.
-    pub(super) sent: Box<dyn Sent>,
-}
-
-/// Is told of what streams send.
-pub(super) trait Sent {
-    /// A frame with data.
-    fn data(&self);
-
-    /// The end of a response.
-    fn response(&self);
 }
 
 impl Session {
@@ -39,5 +34,15 @@ impl Session {
             let now = Moment::now();
             unwritten.drain(..).for_each(|record| record.timeline.end_phase(Layer::Write, now));
         }
+    }
+
+    /// A frame with data was sent.
+    pub(super) fn sent_data(&self) {
+        self.counter.borrow_mut().useful();
+    }
+
+    /// The end of a response was.
+    pub(super) fn sent_response(&self) {
+        self.counter.borrow_mut().answered();
     }
 }

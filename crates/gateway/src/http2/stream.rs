@@ -5,10 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use h2::server::SendResponse;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderName, Response, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
+use pilotlight_http2::{encode_field, encode_status};
 
 use super::session::Session;
 use crate::downstream::{Downstream, TakesInterim};
@@ -24,10 +23,11 @@ const MAX_INTERIM: u32 = 32;
 /// Bytes of the fields of one interim response; a larger one is left out.
 const MAX_INTERIM_BYTES: usize = 16 * 1024;
 
-/// The stream of a request.
+/// The stream of a request. Dropped before its response is whole, it is reset.
 pub(super) struct Stream {
     session: Rc<Session>,
-    respond: RefCell<SendResponse<Bytes>>,
+    /// Its number.
+    id: u32,
     /// Set by an exchange in which the service has switched protocols.
     upgraded: RefCell<Option<Box<Upgraded>>>,
     /// Interim responses that may still be sent.
@@ -35,10 +35,11 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(session: &Rc<Session>, respond: SendResponse<Bytes>) -> Rc<Self> {
+    /// A stream that was opened.
+    pub(super) fn new(session: &Rc<Session>, id: u32) -> Rc<Self> {
         Rc::new(Self {
             session: Rc::clone(session),
-            respond: RefCell::new(respond),
+            id,
             upgraded: RefCell::default(),
             interim_left: Cell::new(MAX_INTERIM),
         })
@@ -48,35 +49,43 @@ impl Stream {
         &self.session
     }
 
-    /// Sends the head of the response. `ends`: it has neither body nor trailers.
-    pub(super) fn send_head(&self, head: Response<()>, ends: bool) -> Result<h2::SendStream<Bytes>, h2::Error> {
-        self.respond.borrow_mut().send_response(head, ends)
+    pub(super) fn id(&self) -> u32 {
+        self.id
     }
 
     /// Ready when the client has given the stream up, or its connection is gone.
     pub(super) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.respond.borrow_mut().poll_reset(cx).map(drop)
+        self.session.h2.borrow_mut().poll_gone(self.id, cx).map(drop)
     }
 
     /// Tells the client to send the body of its request (RFC 9110 §10.1.1).
     pub(super) fn send_continue(&self) {
-        self.send_1xx(StatusCode::CONTINUE, HeaderMap::new());
+        self.send_1xx(StatusCode::CONTINUE, &HeaderMap::new());
     }
 
     pub(super) fn take_upgraded(&self) -> Option<Box<Upgraded>> {
         self.upgraded.borrow_mut().take()
     }
 
-    fn send_1xx(&self, status: StatusCode, fields: HeaderMap) {
+    fn send_1xx(&self, status: StatusCode, fields: &HeaderMap) {
         let Some(left) = self.interim_left.get().checked_sub(1) else { return };
         self.interim_left.set(left);
-        let mut interim = Response::new(());
-        *interim.status_mut() = status;
-        *interim.headers_mut() = fields;
+        let crosses = |name: &HeaderName| *name != CONTENT_LENGTH && !is_hop_by_hop(name);
+        let mut block = Vec::new();
+        encode_status(status.as_u16(), &mut block);
+        for (name, value) in fields.iter().filter(|(name, _)| crosses(name)) {
+            encode_field(name.as_str().as_bytes(), value.as_bytes(), &mut block);
+        }
         // It is help that may be missing; a stream that has ended is found out elsewhere.
-        if let Err(e) = self.respond.borrow_mut().send_informational(interim) {
+        if let Err(e) = self.session.h2.borrow_mut().send_interim(self.id, &block) {
             tracing::debug!(peer = %self.session.peer, "an interim response could not be sent: {e}");
         }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.session.h2.borrow_mut().drop_sender(self.id);
     }
 }
 
@@ -86,11 +95,9 @@ impl InterimSink for Stream {
         if matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
             return;
         }
-        let crosses = |name: &HeaderName| *name != CONTENT_LENGTH && !is_hop_by_hop(name);
         let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         if size <= MAX_INTERIM_BYTES {
-            let fields = headers.iter().filter(|(name, _)| crosses(name));
-            self.send_1xx(status, fields.map(|(name, value)| (name.clone(), value.clone())).collect());
+            self.send_1xx(status, headers);
         }
     }
 }
