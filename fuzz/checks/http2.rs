@@ -57,7 +57,7 @@ fn respond(connection: &mut ServerConnection, request: pilotlight_http2::Request
     let id = request.stream();
     let mut block = Vec::new();
     encode_status(200, &mut block);
-    if id % 3 == 0 && connection.respond(request, &block, b"at once") {
+    if id.is_multiple_of(3) && connection.respond(request, &block, b"at once") {
         return;
     }
     connection.open(request);

@@ -1,6 +1,6 @@
 //! What a client may do wrong, and with which code it is told so.
 
-use crate::hpack::decoder::HpackError;
+use crate::hpack::error::HpackError;
 
 /// An error code (RFC 9113 §7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

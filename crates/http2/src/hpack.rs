@@ -2,6 +2,7 @@
 
 pub(crate) mod decoder;
 pub(crate) mod encoder;
+pub(crate) mod error;
 pub(crate) mod huffman;
 pub(crate) mod integer;
 pub(crate) mod static_table;

@@ -46,6 +46,6 @@ pub use connection::{Received, Request, ServerConnection};
 pub use error::{ErrorCode, Gone, Violation};
 pub use fields::{Field, FieldTable, Fields};
 pub use frame::{FRAME_HEADER, MAX_FRAME, PREFACE};
-pub use hpack::decoder::HpackError;
 pub use hpack::encoder::{encode_field, encode_status};
+pub use hpack::error::HpackError;
 pub use limits::{Limits, MAX_CONTINUATIONS, MAX_RESET_STREAMS};

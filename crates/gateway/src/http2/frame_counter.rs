@@ -1,8 +1,8 @@
 //! Looks at the headers of the frames that a client sends (RFC 9113 §4.1), and at nothing else of them.
 //!
-//! `crates/http2` bounds memory; it has no clock and does not say how many frames came that ask for nothing. Here they are
-//! counted, so that a client that only costs time is found out: PING, SETTINGS, PRIORITY, unknown frames, empty DATA and CONTINUATION
-//! without an end, WINDOW_UPDATE without data that it answers, RST_STREAM without responses.
+//! `crates/http2` bounds memory; it has no clock and does not say how many frames came that ask for nothing. Here they
+//! are counted, so that a client that only costs time is found out: PING, SETTINGS, PRIORITY, unknown frames, empty
+//! DATA and CONTINUATION without an end, WINDOW_UPDATE without data that it answers, RST_STREAM without responses.
 
 use pilotlight_http2::FRAME_HEADER;
 

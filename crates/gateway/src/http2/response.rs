@@ -1,6 +1,7 @@
 //! A response on its stream: its head, its body at the pace of the client's windows, its trailers.
 //!
-//! A piece of the body is written only as far as the client's windows and [`super::MAX_UNWRITTEN`] have room for it. A client that leaves no room for `limits.body_timeout` loses the stream.
+//! A piece of the body is written only as far as the client's windows and [`super::MAX_UNWRITTEN`] have room for it. A
+//! client that leaves no room for `limits.body_timeout` loses the stream.
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -17,7 +17,7 @@ impl ServerConnection {
         payload: &[u8],
         table: &'b mut FieldTable,
     ) -> Result<Received<'b>, Violation> {
-        if header.stream % 2 == 0 {
+        if header.stream.is_multiple_of(2) {
             return Err(Violation::StreamNumber);
         }
         let mut block = without_padding(header, payload).ok_or(Violation::Padding)?;

@@ -492,7 +492,7 @@ fn trace(bytes: &[u8], cut: usize) -> (Vec<String>, Vec<Written>) {
                         let fields: Vec<_> = fields.iter().map(|field| (field.name, field.value)).collect();
                         events.push(format!("{request:?} {fields:?}"));
                         connection.open(request);
-                        if request.stream() % 3 == 0 {
+                        if request.stream().is_multiple_of(3) {
                             let _ = connection.send_head(request.stream(), &[0x88], End::Stream);
                             connection.drop_sender(request.stream());
                         }

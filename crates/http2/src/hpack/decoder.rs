@@ -1,33 +1,11 @@
 //! Header blocks to fields (RFC 7541 §3, §6).
 
+use super::error::HpackError;
 use super::huffman;
 use super::integer;
 use super::table::{DynamicTable, Entry};
 use crate::class::{NameClass, ValueClass};
 use crate::fields::FieldTable;
-
-/// Why bytes are no header block. The connection is of no further use: both sides' tables differ from now on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HpackError {
-    /// It ends within a field.
-    #[error("a header block ends within a field")]
-    Truncated,
-    /// Larger than any length or index.
-    #[error("an integer of a header block is too large")]
-    Integer,
-    /// Neither of the static table nor of the dynamic one (§2.3.3).
-    #[error("a header block names an entry that no table has")]
-    Index,
-    /// Not what the code of Appendix B has.
-    #[error("a string is not Huffman-coded as it says")]
-    Huffman,
-    /// Larger than announced, or not at the beginning of a block (§4.2, §6.3).
-    #[error("a header block changes the size of the table where it may not, or beyond the limit")]
-    TableSize,
-    /// More than four times [`crate::Limits::header_list`].
-    #[error("a header block unpacks to more than the limit")]
-    Bomb,
-}
 
 /// Changes of the table's size at the beginning of a block: the smallest since the last block, and the last (§4.2).
 const MAX_SIZE_UPDATES: u32 = 2;
@@ -187,9 +165,12 @@ mod tests {
         Ok(pseudo.chain(fields.iter().map(|field| format!("{}: {}", text(field.name), text(field.value)))).collect())
     }
 
-    /// Blocks of one connection, what is in them, and the table behind each.
+    /// A block, its fields, and the size and the entries of the table behind it.
+    type Block<'b> = (&'b str, &'b [&'b str], usize, &'b [(&'b str, &'b str)]);
+
+    /// Blocks of one connection.
     #[track_caller]
-    fn check(blocks: &[(&str, &[&str], usize, &[(&str, &str)])]) {
+    fn check(blocks: &[Block<'_>]) {
         let mut decoder = Decoder::new();
         for (block, lines, size, entries) in blocks {
             assert_eq!(decoded(&mut decoder, &bytes(block)).unwrap(), *lines, "{block}");

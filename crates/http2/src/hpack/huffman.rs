@@ -3,7 +3,7 @@
 //! The code is canonical: codes of one length follow each other in the order of their symbols, and longer ones are
 //! larger. So the lengths are all that has to be known of it; the tables are made of them when this is compiled.
 
-use super::decoder::HpackError;
+use super::error::HpackError;
 
 const SYMBOLS: usize = 257;
 /// The end-of-string symbol, which no string has (§5.2).

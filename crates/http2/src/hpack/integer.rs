@@ -1,6 +1,6 @@
 //! Integers with a prefix (RFC 7541 §5.1).
 
-use super::decoder::HpackError;
+use super::error::HpackError;
 
 /// No integer of a header block is larger: lengths and indexes beyond it are beyond every limit as well.
 const MAX: u32 = 1 << 28;

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::decoder::HpackError;
+use super::error::HpackError;
 use super::static_table::STATIC_TABLE;
 use crate::class::{NameClass, ValueClass};
 
 /// What an entry counts for beside its name and value (§4.1).
 pub(crate) const ENTRY_OVERHEAD: usize = 32;
-/// The size that the other side may use: the default of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §6.5.2), as no other one is
-/// announced.
+/// The size that the other side may use: the default of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §6.5.2), as no other one
+/// is announced.
 pub(crate) const MAX_SIZE: usize = 4096;
 
 /// A field of a table, with what was found out about it when it came.
