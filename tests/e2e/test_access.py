@@ -5,6 +5,7 @@ import http.server
 import json
 import re
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -13,6 +14,7 @@ import unittest
 from pathlib import Path
 
 import http2_client
+from certificates import Authority
 from harness import BINARY, Client, Gateway, GatewayError, TestCase, config, eventually, route, service, setUpModule
 from origin import Origin
 from test_cache import make
@@ -462,6 +464,33 @@ class Deciders(DeciderCase):
         for _ in range(2):
             self.assert_status(self.ask(gateway, "eve"), 403)
         self.assertEqual(len(self.decider.asked), 6, "who is turned away is asked for each time")
+
+    def test_who_decides_is_asked_over_tls(self):
+        """The same question, and by the authority that the configuration names only."""
+        with tempfile.TemporaryDirectory() as folder:
+            authority, strange = Authority(folder), Authority(folder, "strange")
+            certificate, key = authority.issue("127.0.0.1")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            self.decider.socket = context.wrap_socket(self.decider.socket, server_side=True)
+            self.url = self.url.replace("http:", "https:")
+            gateway = self.guarded(ca=str(authority.certificate))
+            for who, status in (("ann", 200), (None, 401), ("eve", 403), ("new", 302), ("ill", 503)):
+                self.assert_status(self.ask(gateway, who, fields=[("X-User", "root")]), status)
+            self.assertEqual(self.seen()[2]["x-user"], "ann")
+            answer = self.ask(gateway)
+            self.assertEqual((answer.get("www-authenticate"), answer.body), ("Own", b"who?"))
+            self.ask(gateway, "ann", "/show?a=b", fields=[("X-Forwarded-For", "6.6.6.6"), ("If-None-Match", "*")])
+            path, asked = self.decider.asked[-1]
+            expected = {
+                "X-Forwarded-Method": "GET", "X-Forwarded-Uri": "/show?a=b", "X-Forwarded-Host": "demo.test",
+                "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "If-None-Match": None,
+                "Authorization": "ann", "Host": "127.0.0.1:%d" % self.decider.server_address[1],
+            }  # fmt: skip
+            self.assertEqual((path, {name: asked.get(name) for name in expected}), ("/auth?for=app", expected))
+            gateway = self.guarded(ca=str(strange.certificate))
+            self.assert_problem(self.ask(gateway, "ann"), 503)
+            self.assertIn("certificate", gateway.output())
 
     def test_a_service_decides(self):
         """By the same rules; and a route that leads to who decides may ask him, too."""

@@ -41,7 +41,7 @@ use asker::cookie;
 pub(crate) use asker::{Asker, AskerFields};
 use basic::{Basic, Credentials, Verdict};
 use counts::{Counts, KeyHash, PaidUntil};
-use forward::{Forward, remove_alike};
+use forward::{Forward, ForwardAddr, remove_alike};
 use jwt::{ClientFields, Jwt};
 use rate::{Pace, Paid};
 use refusal::Refusal;
@@ -280,7 +280,10 @@ impl Gate {
             rules.push(json!({ "rule": "allow.jwt", "value": jwt.text(), "beyond": 401 }));
         }
         if let Some(forward) = &allow.forward {
-            let at = forward.authority.clone().unwrap_or_else(|| forward.at.text());
+            let at = match (&forward.at, &forward.authority) {
+                (ForwardAddr::Tcp(..) | ForwardAddr::Unix(_), Some(authority)) => authority.clone(),
+                (at, _) => at.text(),
+            };
             let value = format!("what {at}{} says", forward.target);
             rules.push(json!({ "rule": "allow.forward", "value": value, "beyond": 401 }));
         }

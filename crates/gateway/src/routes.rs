@@ -61,6 +61,7 @@ impl Route {
             ForwardAddr::Tcp(host, port) => of(ExternalAddr::Tcp(host.clone(), *port)),
             ForwardAddr::Unix(path) => of(ExternalAddr::Unix(path.clone())),
             ForwardAddr::Service(name) => services.iter().find(|service| service.name() == name)?.clone(),
+            ForwardAddr::Https { .. } => return None, // no server that services are behind
         };
         let (cache, timeout) = (RouteCache::Off, Some(forward.timeout));
         Some(Arc::new(Self {

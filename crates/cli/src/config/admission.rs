@@ -114,7 +114,18 @@ fn forward(
         let message = format!("`fields` has {} names; at most {} are allowed", fields.len(), ForwardSpec::MAX_FIELDS);
         found.push(Diagnostic::error(Code::OutOfRange, field.at, message));
     }
-    let (at, authority, target) = to?;
+    let (mut at, authority, target) = to?;
+    if let Some(field) = section.field("ca") {
+        let file = joined(folder, noted(readers::non_empty(&field), found)?);
+        match &mut at {
+            ForwardAddr::Https { ca, .. } => *ca = Some(file.clone()),
+            ForwardAddr::Tcp(..) | ForwardAddr::Unix(_) | ForwardAddr::Service(_) => {
+                let message = "`ca` has no effect: no https URL is asked";
+                found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("take it away"));
+            }
+        }
+        needs.files.push(AdmissionFile { path: file, at: field.at, kind: AdmissionFileKind::Authorities });
+    }
     Some(ForwardSpec { at, authority, target, fields, cache, timeout })
 }
 
@@ -167,8 +178,15 @@ fn a_target(text: &str) -> Result<&str, Rejected> {
     }
 }
 
-/// `http://HOST:PORT/PATH`, or `unix:SOCKET`, which is asked for `/`.
+/// `http://HOST:PORT/PATH`, the same with `https`, or `unix:SOCKET`, which is asked for `/`.
 fn who_decides(text: &str, folder: &Path) -> Result<Asked, Rejected> {
+    if text.starts_with("https://") {
+        let url = jwt::url(text, "https://auth.example.org/verify")?;
+        let authority = url.authority().map(ToString::to_string).unwrap_or_default();
+        let target = url.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
+        a_target(&target)?;
+        return Ok((ForwardAddr::Https { authority: authority.clone(), ca: None }, Some(authority), target));
+    }
     let (base, target) = match text.strip_prefix("http://") {
         Some(rest) => {
             let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -70,7 +70,7 @@ fn keys(
     };
     let text = noted(readers::non_empty(&field), found)?;
     let at = match text.contains("://") {
-        true => KeysAt::Url(noted(url(text).map_err(|wrong| field.rejected(wrong)), found)?),
+        true => KeysAt::Url(noted(url(text, JWKS_EXAMPLE).map_err(|wrong| field.rejected(wrong)), found)?),
         false => KeysAt::File(joined(folder, text)),
     };
     if let KeysAt::File(path) = &at {
@@ -96,24 +96,27 @@ fn keys(
     Some(KeySource { at, ca, refresh })
 }
 
+/// A set of keys.
+const JWKS_EXAMPLE: &str = "https://id.example/.well-known/jwks.json";
+
 fn is_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// `https://HOST[:PORT]/PATH`.
-pub(super) fn url(text: &str) -> Result<Uri, Rejected> {
-    const HELP: &str = "write it like \"https://id.example/.well-known/jwks.json\"";
-    let url: Uri = text.parse().map_err(|_| Rejected::help(format!("{} is no URL", shown(text)), HELP))?;
+/// `https://HOST[:PORT]/PATH`, as in the example.
+pub(super) fn url(text: &str, example: &str) -> Result<Uri, Rejected> {
+    let help = format!("write it like \"{example}\"");
+    let url: Uri = text.parse().map_err(|_| Rejected::help(format!("{} is no URL", shown(text)), &*help))?;
     if !matches!(url.scheme_str(), Some("https" | "http")) {
-        return Err(Rejected::help(format!("{} is no URL of https or http", shown(text)), HELP));
+        return Err(Rejected::help(format!("{} is no URL of https or http", shown(text)), help));
     }
     if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        let help = "take it away; a server that gives public keys needs no credentials";
+        let help = "take it away: the gateway sends no credentials of its own";
         return Err(Rejected::help(format!("{} carries a user name", shown("https://…@…")), help));
     }
     if text.contains('#') || url.port_u16() == Some(0) || url.host().is_none_or(str::is_empty) {
-        return Err(Rejected::help(format!("{} is no URL of a server's document", shown(text)), HELP));
+        return Err(Rejected::help(format!("{} is no URL of a server's document", shown(text)), help));
     }
     Ok(url)
 }

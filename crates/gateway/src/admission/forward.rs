@@ -1,7 +1,7 @@
 //! Somebody else decides whether a request is let in: what he is asked, and what of his answer is remembered.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::header::{
@@ -9,6 +9,8 @@ use http::header::{
     IF_UNMODIFIED_SINCE, RANGE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use pilotlight_http_client::{Bounds, HttpClient, Roots};
 
 use super::remembered::Remembered;
 
@@ -38,6 +40,13 @@ pub enum ForwardAddr {
     Unix(PathBuf),
     /// A service of the configuration, by its name, which is started when it is asked.
     Service(String),
+    /// A server that is asked over TLS.
+    Https {
+        /// Host, and port if it is not 443.
+        authority: String,
+        /// The authorities by which its certificate is checked, as a PEM file; `None`: the system's.
+        ca: Option<PathBuf>,
+    },
 }
 
 impl ForwardAddr {
@@ -47,6 +56,7 @@ impl ForwardAddr {
             Self::Tcp(host, port) => format!("{host}:{port}"),
             Self::Unix(path) => format!("unix:{}", path.display()),
             Self::Service(name) => format!("the service {name} at "),
+            Self::Https { authority, .. } => format!("https://{authority}"),
         }
     }
 }
@@ -60,6 +70,8 @@ impl ForwardSpec {
     pub const CACHE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
     /// Most names in `fields`.
     pub const MAX_FIELDS: usize = 32;
+    /// Most bytes of an answer that comes over TLS; it is read as a whole.
+    pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 }
 
 pub(crate) const X_FORWARDED_METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
@@ -82,11 +94,17 @@ pub(crate) struct AskedFor<'a> {
 pub(crate) struct Forward {
     pub(crate) spec: ForwardSpec,
     pub(crate) remembered: Remembered<Vec<(HeaderName, HeaderValue)>>,
+    /// Asks him, if that is over TLS; or why it cannot.
+    pub(crate) https: Option<Result<HttpClient, String>>,
 }
 
 impl Forward {
     pub(crate) fn new(spec: &ForwardSpec) -> Self {
-        Self { spec: spec.clone(), remembered: Remembered::new() }
+        let https = match &spec.at {
+            ForwardAddr::Https { ca, .. } => Some(client(spec, ca.as_deref())),
+            ForwardAddr::Tcp(..) | ForwardAddr::Unix(_) | ForwardAddr::Service(_) => None,
+        };
+        Self { spec: spec.clone(), remembered: Remembered::new(), https }
     }
 
     /// The fields of an answer that the service gets.
@@ -98,6 +116,12 @@ impl Forward {
         };
         self.spec.fields.iter().filter_map(joined).collect()
     }
+}
+
+fn client(spec: &ForwardSpec, ca: Option<&Path>) -> Result<HttpClient, String> {
+    let bounds = Bounds { time: spec.timeout, max_answer_bytes: ForwardSpec::MAX_ANSWER_BYTES };
+    let client = HttpClient::new(ca.map_or(Roots::System, Roots::File), bounds);
+    client.map_err(|e| format!("the authorities to check {} by: {e}", spec.at.text()))
 }
 
 /// The fields of the question: the request's, but for those of its body, its connection and its conditions; and what

@@ -69,8 +69,7 @@ async fn passes(gate: &Gate, route: &Route, address: Option<IpAddr>, request: &m
     match (&gate.forward, &route.auth) {
         (None, _) => Ok(()),
         _ if gate.passes_preflight(head) => Ok(()),
-        (Some(forward), Some(auth)) => forward_auth::ask(forward, auth, request).await,
-        (Some(_), None) => Err(Turned::Refusal(Box::new(Refusal::Undecided))), // there is no way to him
+        (Some(forward), auth) => forward_auth::ask(forward, auth.as_ref(), request).await,
     }
 }
 

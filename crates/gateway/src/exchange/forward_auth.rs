@@ -1,18 +1,29 @@
 //! Asks who decides whether a request is let in (`allow.forward`). The question is an exchange of its own, as one with
-//! any server of somebody else's; no client waits for its body, and none of its answers is stored in the cache.
+//! any server of somebody else's, or goes over TLS by a connection of its own; no client waits for its body, and none
+//! of its answers is stored in the cache.
 
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use http::Request;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http_body_util::Empty;
+use pilotlight_http_client::HttpClient;
 
 use super::inbound::{Caller, Inbound, IncomingRequest, Looked, Parted, Passage};
 use super::{DetachedFetch, OnItsWay};
 use crate::admission::forward::{AskedFor, Forward, question};
 use crate::admission::refusal::Refusal;
-use crate::head::Head;
+use crate::body::ResponseBody;
+use crate::head::{self, Head};
+use crate::outbound::Outbound;
 use crate::record::Record;
+use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::target::{Hop, Origin, Trust};
 use crate::timing::{Moment, Timeline};
@@ -25,7 +36,7 @@ pub(super) enum Turned {
 }
 
 /// Asks, unless it is known. What the answer says of the client is among the request's fields then.
-pub(super) async fn ask(forward: &Forward, auth: &Arc<Route>, request: &mut OnItsWay) -> Result<(), Turned> {
+pub(super) async fn ask(forward: &Forward, auth: Option<&Arc<Route>>, request: &mut OnItsWay) -> Result<(), Turned> {
     let caller = &request.caller;
     let hop =
         Hop { scheme: caller.peer.scheme(), trust: Trust::of(&caller.settings.trust_forwarded, caller.peer.address()) };
@@ -76,10 +87,36 @@ fn known(forward: &Forward, asked: &Head, request: &OnItsWay) -> (Option<[u8; 32
     (proof, proof.and_then(|proof| forward.remembered.find(&proof, Moment::now())))
 }
 
-async fn decide(forward: &Forward, auth: &Arc<Route>, asked: Head, request: &OnItsWay) -> Result<Fields, Turned> {
-    let away = || Turned::Refusal(Box::new(Refusal::Undecided));
+async fn decide(
+    forward: &Forward,
+    auth: Option<&Arc<Route>>,
+    asked: Head,
+    request: &OnItsWay,
+) -> Result<Fields, Turned> {
+    let answered = match (&forward.https, auth) {
+        (Some(Ok(client)), _) => over_tls(forward, client, asked, request).await,
+        (Some(Err(why)), _) => Err(why.clone()),
+        (None, Some(auth)) => as_a_service(auth, asked, request).await,
+        (None, None) => Err("there is no way to who decides".to_owned()),
+    };
+    let undecided = |why: &dyn fmt::Display| {
+        tracing::warn!(request_id = request.request.id.as_str(), "allow.forward: {why}");
+        Turned::Refusal(Box::new(Refusal::Undecided))
+    };
+    let (mut head, body) = answered.map_err(|why| undecided(&why))?;
+    match head.status {
+        status if status.is_success() => Ok(forward.passed(head.fields.map())),
+        status if status.is_redirection() || matches!(status.as_u16(), 401 | 403) => {
+            Err(Turned::Answer(Box::new((head, body))))
+        }
+        status => Err(undecided(&format_args!("{status} is no decision"))),
+    }
+}
+
+/// By an exchange, as with a service.
+async fn as_a_service(auth: &Arc<Route>, asked: Head, request: &OnItsWay) -> Result<Parted, String> {
     let worker = &request.worker;
-    let passage = Passage::new(worker, auth).ok_or_else(away)?;
+    let passage = Passage::new(worker, auth).ok_or("there is no way to who decides")?;
     let caller = Caller {
         settings: Arc::clone(&request.caller.settings),
         peer: Rc::clone(&request.caller.peer),
@@ -90,22 +127,69 @@ async fn decide(forward: &Forward, auth: &Arc<Route>, asked: Head, request: &OnI
     let mut inbound = Inbound::new(worker, caller, record, DetachedFetch::new(worker), passage, question);
     inbound.outbound.trust = Trust::Peers; // what it says of the client was written here
     let begin = inbound.begin(Looked { lookup: None, redis: None });
-    let (mut head, body) = match inbound.respond(begin, Duration::ZERO).await.0 {
-        Ok(parted) => parted,
-        Err(failure) => {
-            tracing::warn!(request_id = request.request.id.as_str(), "allow.forward: {}", failure.log_text());
-            return Err(away());
-        }
+    inbound.respond(begin, Duration::ZERO).await.0.map_err(|failure| failure.log_text())
+}
+
+/// By a connection of its own, as no service is spoken to over TLS. It says the same of the client.
+async fn over_tls(forward: &Forward, client: &HttpClient, asked: Head, request: &OnItsWay) -> Result<Parted, String> {
+    let uri = format!("{}{}", forward.spec.at.text(), forward.spec.target);
+    let mut question = Request::get(uri).body(Empty::new()).map_err(|e| e.to_string())?;
+    let outbound = Outbound {
+        head: asked,
+        id: request.request.id.clone(),
+        peer: Rc::clone(&request.caller.peer),
+        stripped: None,
+        changes: None,
+        trust: Trust::Peers, // what it says of the client was written here
+        validators: None,
+        upgrade: None,
+        interim: None,
+        is_cached: false,
     };
-    match head.status {
-        status if status.is_success() => Ok(forward.passed(head.fields.map())),
-        status if status.is_redirection() || matches!(status.as_u16(), 401 | 403) => {
-            Err(Turned::Answer(Box::new((head, body))))
+    outbound.received_fields(&mut |name, value| head::append(name, value, question.headers_mut()));
+    outbound.own_fields(|name, value| head::append(name, &value.concat(), question.headers_mut()));
+    let mut answer = client.send(question).await.map_err(|e| e.to_string())?;
+    without_hop(answer.headers_mut());
+    Ok(ResponseHead::part(answer.map(ResponseBody::full)))
+}
+
+/// RFC 9110 §7.6.1: what is of the connection that the answer came by. Its length is that of the body that is here.
+fn without_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    let others = [CONNECTION, CONTENT_LENGTH, PROXY_AUTHENTICATE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+    let old = ["keep-alive", "proxy-connection"].map(HeaderName::from_static);
+    for name in named.iter().chain(&others).chain(&old) {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_of_a_connection_ends_with_it() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "7"),
+            ("www-authenticate", "Own"),
+            ("set-cookie", "a=b"),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        status => {
-            let id = request.request.id.as_str();
-            tracing::warn!(request_id = id, "allow.forward: {status} is no decision");
-            Err(away())
-        }
+        without_hop(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["set-cookie", "www-authenticate"]);
     }
 }

@@ -90,6 +90,7 @@ pub const ROUTE_ALLOW_JWT: &[Key] = &[
 /// The keys of `[routes.allow.forward]`.
 pub const ROUTE_ALLOW_FORWARD: &[Key] = &[
     key("url", A_STRING, "\"http://127.0.0.1:9000/auth\"", &["address", "uri", "endpoint"]),
+    key("ca", "the path of a file", "\"ca.pem\"", &["trusted_ca", "root", "cafile", "ca_file"]),
     key("service", "the name of a service", "\"auth\"", &["upstream", "backend", "to"]),
     key("path", "a path", "\"/verify\"", &["target"]),
     key("fields", A_LIST, "[\"X-User\"]", &["headers", "copy_headers", "response_headers", "auth_response_headers"]),
