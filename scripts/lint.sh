@@ -27,6 +27,7 @@ formatting() {
   cargo fmt --all --manifest-path lab/peers/redis/rust/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/rest/rust/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/factors/Cargo.toml --check
+  cargo fmt --all --manifest-path lab/peers/tls/Cargo.toml --check
   rustfmt --edition 2024 --check lab/peers/redis/rust/p-pilotlight/src/main.rs
 }
 

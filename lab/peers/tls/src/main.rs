@@ -13,9 +13,7 @@ use rustls::crypto::aws_lc_rs as crypto;
 #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 use rustls::crypto::ring as crypto;
 
-use crypto::cipher_suite::{
-    TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
-};
+use crypto::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
 use rustix::time::{ClockId, clock_gettime};
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
