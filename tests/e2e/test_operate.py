@@ -705,7 +705,8 @@ def parsed(text):
                 raise ValueError(line)
             families[name] = kind
         elif not line.startswith("# HELP "):
-            found = re.fullmatch(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? ([0-9.e+-]+)', line)
+            labels = r'(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})?'
+            found = re.fullmatch(rf"([a-z_][a-z0-9_]*){labels} ([0-9.e+-]+)", line)
             if not found:
                 raise ValueError(line)
             labels = tuple(sorted(re.findall(r'([a-z_]+)="((?:[^"\\]|\\.)*)"', found[2] or "")))
