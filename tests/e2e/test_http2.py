@@ -296,6 +296,24 @@ class Bounds(WithOrigin):
         self.assertEqual(frames.goaway(), http2.ENHANCE_YOUR_CALM)
         self.assert_status(self.gateway.get("/show"), 200)
 
+    def test_resets_that_the_client_brings_about(self):
+        """A few streams at a time, so that none of them is still at work (CVE-2025-8671)."""
+        frames = self.frames()
+        window = struct.pack(">I", 0)
+        for first in range(1, 2_000, 40):
+            flood = b"".join(
+                http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, stream, frames.head("/wait"))
+                + http2.frame(http2.WINDOW_UPDATE, 0, stream, window)
+                for stream in range(first, first + 40, 2)
+            )
+            frames.send(flood + http2.frame(http2.PING, 0, 0, bytes(8)))
+            got = frames.until(http2.PING, http2.GOAWAY, stream=0)
+            if not got or got[0] == http2.GOAWAY:
+                break
+        self.assertEqual((got[0], got[3][4:8]), (http2.GOAWAY, struct.pack(">I", http2.ENHANCE_YOUR_CALM)))
+        self.assertGreater(first, 900, "five hundred of them are allowed")
+        self.assert_status(self.gateway.get("/show"), 200)
+
     def test_flood_of_continuations(self):
         frames = self.frames()
         frames.send(http2.frame(http2.HEADERS, 0, 1, frames.head()))

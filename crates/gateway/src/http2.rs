@@ -270,7 +270,10 @@ impl Connection {
             self.input.read.advance(taken);
             let (request, fields) = match received {
                 proto::Received::Incomplete if taken == 0 => return Ok(()),
-                proto::Received::Incomplete | proto::Received::Frame => continue,
+                proto::Received::Incomplete | proto::Received::Frame => {
+                    session.counter.borrow_mut().faults(h2.take_faults())?;
+                    continue;
+                }
                 proto::Received::Request(request, fields) => (request, fields),
             };
             session.worker.connection_counts().http2_requests.add(1);

@@ -108,6 +108,8 @@ pub struct ServerConnection {
     driver: Option<Waker>,
     leaving: Leaving,
     is_over: bool,
+    /// Streams that were reset for what the client did, since [`ServerConnection::take_faults`].
+    faults: u32,
 }
 
 impl ServerConnection {
@@ -151,6 +153,7 @@ impl ServerConnection {
             driver: None,
             leaving: Leaving::No,
             is_over: false,
+            faults: 0,
         }
     }
 
@@ -208,7 +211,12 @@ impl ServerConnection {
     /// Tells the client that the connection is over, and ends all streams.
     pub fn end(&mut self, code: ErrorCode) {
         if !self.is_over {
-            put_goaway(self.last, code, &mut self.out);
+            // RFC 9113 §6.8: never more than was said before.
+            let last = match self.leaving {
+                Leaving::Known(last) => last,
+                Leaving::No | Leaving::Told => self.last,
+            };
+            put_goaway(last, code, &mut self.out);
         }
         self.close();
     }
@@ -243,6 +251,19 @@ impl ServerConnection {
         put_reset(id, code, &mut self.out);
         self.remember(id);
         self.stream_gone(id, Gone::Reset(code));
+    }
+
+    /// Streams on which somebody was at work and that were reset since the last call, because of what the client sent
+    /// on them. They cost as much as those that it resets itself (CVE-2025-8671).
+    pub fn take_faults(&mut self) -> u32 {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// Resets a stream for what the client has sent on it.
+    fn fault(&mut self, id: u32, code: ErrorCode) {
+        let is_at_work = self.streams.get(&id).is_some_and(|stream| stream.gone.is_none());
+        self.faults += u32::from(is_at_work); // one for a frame that was received
+        self.reset_stream(id, code);
     }
 
     /// Frames of this stream that are on their way are to be ignored.

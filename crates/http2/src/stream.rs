@@ -17,6 +17,8 @@ pub(crate) struct Stream {
     /// Bytes that were taken and that the client has not been told of.
     pub(crate) unannounced: u32,
     pub(crate) received: BytesMut,
+    /// Bytes that somebody who reads the body has, and that count against the windows until he says he took them.
+    pub(crate) lent: usize,
     pub(crate) trailers: Option<Box<FieldTable>>,
     /// Bytes that `Content-Length` says are to come.
     pub(crate) expected: Option<u64>,

@@ -13,8 +13,8 @@ const PREFACE: usize = pilotlight_http2::PREFACE.len();
 /// Frames that carry neither a request nor data, beyond those that [`USEFUL`] pays for and those that [`PER_SECOND`]
 /// forgives. More end the connection (CVE-2019-9512, -9513, -9515, -9517, -9518, CVE-2024-27316).
 pub(super) const MAX_IDLE_FRAMES: u32 = 2_000;
-/// Streams that a client may open and reset before they were answered, beyond those that [`PER_SECOND`] forgives. More
-/// end the connection (CVE-2023-44487).
+/// Streams that a client may open and reset, or have reset by what it sends on them, before they were answered, beyond
+/// those that [`PER_SECOND`] forgives. More end the connection (CVE-2023-44487, CVE-2025-8671).
 pub(super) const MAX_RESETS: u32 = 500;
 /// What time forgives of either.
 const PER_SECOND: u64 = 100;
@@ -34,7 +34,7 @@ const END_HEADERS: u8 = 4;
 pub(crate) enum Flood {
     #[error("it sent more than {MAX_IDLE_FRAMES} frames that ask for nothing")]
     IdleFrames,
-    #[error("it opened and reset more than {MAX_RESETS} streams")]
+    #[error("it opened more than {MAX_RESETS} streams that it reset, or had reset")]
     Resets,
 }
 
@@ -114,6 +114,12 @@ impl FrameCounter {
     /// A frame with a request or data came or was sent.
     pub(super) fn useful(&mut self) {
         self.idle.spent = self.idle.spent.saturating_sub(USEFUL);
+    }
+
+    /// So many streams were reset for what the client sent on them (CVE-2025-8671).
+    #[inline]
+    pub(super) fn faults(&mut self, streams: u32) -> Result<(), Flood> {
+        (0..streams).try_for_each(|_| self.resets.spend(MAX_RESETS, Flood::Resets))
     }
 
     /// A stream was answered.
@@ -214,6 +220,13 @@ mod tests {
             counter.received(&reset.concat()).unwrap();
             counter.answered();
         }
+    }
+
+    #[test]
+    fn streams_that_the_client_has_reset_by_its_faults() {
+        let mut counter = begun();
+        assert_eq!((0..MAX_RESETS).try_for_each(|_| counter.faults(1)), Ok(()));
+        assert_eq!((0..300).try_for_each(|_| counter.faults(1)), Err(Flood::Resets));
     }
 
     #[test]

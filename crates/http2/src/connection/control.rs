@@ -17,8 +17,19 @@ impl ServerConnection {
         if !rest.is_empty() {
             return Err(Violation::FrameSize);
         }
+        let mut windows = None;
         for &[high, low, a, b, c, d] in settings {
-            self.setting(u16::from_be_bytes([high, low]), u32::from_be_bytes([a, b, c, d]))?;
+            let value = u32::from_be_bytes([a, b, c, d]);
+            match u16::from_be_bytes([high, low]) {
+                4 => {
+                    let (largest, _) = windows.unwrap_or_default();
+                    windows = Some((value.max(largest), value));
+                }
+                name => self.setting(name, value)?,
+            }
+        }
+        if let Some((largest, last)) = windows {
+            self.initial_windows(i64::from(largest), i64::from(last))?;
         }
         self.has_settings = true;
         put_frame(kind::SETTINGS, flag::ACK, 0, &[], &mut self.out);
@@ -31,22 +42,26 @@ impl ServerConnection {
         match name {
             1 => self.owes_table_size |= (value as usize) < crate::hpack::table::MAX_SIZE,
             2 | 8 if value > 1 => return Err(Violation::Setting),
-            4 if i64::from(value) > MAX_WINDOW => return Err(Violation::Window),
-            4 => {
-                // §6.9.2: that of each stream changes by the difference.
-                let difference = i64::from(value) - self.initial_window;
-                self.initial_window = i64::from(value);
-                for stream in self.streams.values_mut() {
-                    stream.send_window += difference;
-                    if stream.send_window > MAX_WINDOW {
-                        return Err(Violation::Window);
-                    }
-                }
-                self.wake_waiting();
-            }
             5 if !(MAX_FRAME as u32..1 << 24).contains(&value) => return Err(Violation::Setting),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// §6.9.2: the window of each stream changes by the difference. Once for a frame, which may name thousands of
+    /// values, of which the largest is not to be too much for any stream.
+    fn initial_windows(&mut self, largest: i64, last: i64) -> Result<(), Violation> {
+        if largest > MAX_WINDOW {
+            return Err(Violation::Window);
+        }
+        let before = std::mem::replace(&mut self.initial_window, last);
+        for stream in self.streams.values_mut() {
+            if stream.send_window + (largest - before) > MAX_WINDOW {
+                return Err(Violation::Window);
+            }
+            stream.send_window += last - before;
+        }
+        self.wake_waiting();
         Ok(())
     }
 
@@ -86,13 +101,13 @@ impl ServerConnection {
         }
         self.check_begun(id)?;
         if increment == 0 {
-            self.reset_stream(id, ErrorCode::PROTOCOL_ERROR);
+            self.fault(id, ErrorCode::PROTOCOL_ERROR);
             return Ok(());
         }
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         stream.send_window += increment;
         if stream.send_window > MAX_WINDOW {
-            self.reset_stream(id, ErrorCode::FLOW_CONTROL_ERROR);
+            self.fault(id, ErrorCode::FLOW_CONTROL_ERROR);
         } else {
             stream.wake_sender();
         }
@@ -123,14 +138,15 @@ impl ServerConnection {
         };
         // No stream is reset that has not begun.
         match (self.check_begun(id), fault) {
-            (Ok(()), _) => self.reset_stream(id, fault),
+            (Ok(()), _) => self.fault(id, fault),
             (Err(_), ErrorCode::FRAME_SIZE_ERROR) => return Err(Violation::FrameSize),
             (Err(_), _) => return Err(Violation::StreamNumber),
         }
         Ok(())
     }
 
-    fn check_begun(&self, id: u32) -> Result<(), Violation> {
-        if id > self.last { Err(Violation::IdleStream) } else { Ok(()) }
+    /// §5.1: those with even numbers would be begun by the server, and never are.
+    pub(super) fn check_begun(&self, id: u32) -> Result<(), Violation> {
+        if id > self.last || id.is_multiple_of(2) { Err(Violation::IdleStream) } else { Ok(()) }
     }
 }

@@ -127,7 +127,7 @@ impl ServerConnection {
             () => None,
         };
         if let Some(code) = fault {
-            self.reset_stream(id, code);
+            self.fault(id, code);
             return Ok(());
         }
         if stream.has_receiver && !table.fields().is_empty() {

@@ -74,9 +74,7 @@ impl ServerConnection {
         if id == 0 {
             return Err(Violation::StreamNumber);
         }
-        if id > self.last {
-            return Err(Violation::IdleStream);
-        }
+        self.check_begun(id)?;
         let data = without_padding(header, payload).ok_or(Violation::Padding)?;
         // §6.9.1: all of it counts, padding as well.
         self.receive_window -= payload.len() as i64;
@@ -89,7 +87,7 @@ impl ServerConnection {
                 let kept = if fault.is_none() && stream.has_receiver { data.len() } else { 0 };
                 if fault.is_none() && stream.has_receiver {
                     // Padding is taken at once.
-                    self.release(id, payload.len() - data.len());
+                    self.give_back(id, payload.len() - data.len());
                 } else {
                     self.take_back(payload.len() - kept);
                 }
@@ -102,7 +100,7 @@ impl ServerConnection {
             }
         };
         if let Some(code) = fault {
-            self.reset_stream(id, code);
+            self.fault(id, code);
         } else if header.has(flag::END_STREAM) {
             self.client_ended(id);
         }

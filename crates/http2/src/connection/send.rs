@@ -202,9 +202,14 @@ impl ServerConnection {
     pub fn poll_data(&mut self, id: u32, cx: &Context<'_>) -> Poll<Option<Result<Bytes, Gone>>> {
         let Some(stream) = self.streams.get_mut(&id) else { return Poll::Ready(Some(Err(Gone::Closed))) };
         match stream.gone {
-            _ if !stream.received.is_empty() => Poll::Ready(Some(Ok(stream.received.split().freeze()))),
-            _ if stream.client_has_ended => Poll::Ready(None),
+            // First: what was received is gone as well, so an end behind it would be that of a body with a gap.
             Some(gone) => Poll::Ready(Some(Err(gone))),
+            None if !stream.received.is_empty() => {
+                let data = stream.received.split().freeze();
+                stream.lent += data.len();
+                Poll::Ready(Some(Ok(data)))
+            }
+            None if stream.client_has_ended => Poll::Ready(None),
             None => {
                 register(&mut stream.receiver, cx);
                 Poll::Pending
@@ -224,8 +229,17 @@ impl ServerConnection {
         !self.streams.get(&id).is_some_and(is_left)
     }
 
-    /// Bytes of the body were taken: the client may send as many more.
+    /// Bytes that [`ServerConnection::poll_data`] has handed out were taken: the client may send as many more. Those
+    /// that are never said to be taken are given back by [`ServerConnection::drop_receiver`].
     pub fn release(&mut self, id: u32, bytes: usize) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.lent = stream.lent.saturating_sub(bytes);
+        }
+        self.give_back(id, bytes);
+    }
+
+    /// Bytes of a stream's data are no longer held.
+    pub(super) fn give_back(&mut self, id: u32, bytes: usize) {
         let window = self.limits.stream_window;
         if let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.gone.is_none()) {
             stream.unannounced += bytes as u32; // bounded by the window
@@ -244,7 +258,7 @@ impl ServerConnection {
         let left = self.change(id, |stream| {
             stream.has_receiver = false;
             stream.trailers = None;
-            std::mem::take(&mut stream.received).len()
+            std::mem::take(&mut stream.received).len() + std::mem::take(&mut stream.lent)
         });
         self.take_back(left.unwrap_or(0));
         self.stop_upload(id);

@@ -221,6 +221,33 @@ fn a_body_that_is_read_and_one_that_is_not() {
 }
 
 #[test]
+fn what_was_handed_out_and_not_taken_is_given_back() {
+    let mut connection = begun();
+    for id in (1..201).step_by(2) {
+        let sent = [post(id), frame(kind::DATA, 0, id, &[7; 900])].concat();
+        assert_eq!(receive(&mut connection, &sent), Ok(vec![id]), "the connection's window is left as it was");
+        assert!(data(&mut connection, id).is_ready());
+        connection.drop_receiver(id);
+        connection.send_head(id, &[0x88], End::Stream).unwrap();
+        connection.drop_sender(id);
+    }
+    assert!(!connection.has_streams());
+    assert_eq!(connection.receive_window + i64::from(connection.unannounced), 70_000, "and not more often than once");
+}
+
+#[test]
+fn a_body_that_is_whole_and_lost_before_it_is_taken_has_no_end() {
+    let whole = [post(1), frame(kind::DATA, flag::END_STREAM, 1, b"abc")].concat();
+    let mut connection = begun();
+    receive(&mut connection, &[whole.clone(), reset(1)].concat()).unwrap();
+    assert_eq!(data(&mut connection, 1), Poll::Ready(Some(Err(Gone::Reset(ErrorCode::CANCEL)))));
+    let mut connection = begun();
+    receive(&mut connection, &whole).unwrap();
+    connection.close();
+    assert_eq!(data(&mut connection, 1), Poll::Ready(Some(Err(Gone::Closed))));
+}
+
+#[test]
 fn windows_of_the_connection() {
     let mut connection = ServerConnection::new(Limits { stream_window: 1 << 20, ..LIMITS });
     let bytes = [PREFACE.to_vec(), settings(&[]), post(1)].concat();
@@ -316,6 +343,9 @@ fn frames_that_end_a_connection() {
         (frame(kind::PRIORITY, 0, 1, &[0; 4]), FrameSize),
         (reset(0), StreamNumber),
         (reset(1), IdleStream),
+        ([get(5), reset(2)].concat(), IdleStream),
+        ([get(5), window_update(4, 1)].concat(), IdleStream),
+        ([get(5), frame(kind::DATA, 0, 2, &[])].concat(), IdleStream),
         ([get(1), frame(kind::RST_STREAM, 0, 1, &[0; 3])].concat(), FrameSize),
         (frame(kind::SETTINGS, 0, 1, &[]), StreamNumber),
         (frame(kind::SETTINGS, 0, 0, &[0; 5]), FrameSize),
@@ -354,6 +384,35 @@ fn frames_that_reset_a_stream() {
         &[get(1), window_update(1, 0), frame(kind::DATA, 0, 1, b"x"), window_update(1, 1)].concat(),
         &[reset_with(1, ErrorCode::PROTOCOL_ERROR)],
     );
+}
+
+/// CVE-2025-8671: what costs as much as a stream that the client resets.
+#[test]
+fn streams_that_a_client_has_reset_are_counted() {
+    for (bytes, expected) in [
+        ([get(1), window_update(1, 0)].concat(), 1),
+        ([get(1), get(3), window_update(1, (1 << 31) - 1), frame(kind::DATA, 0, 3, b"x")].concat(), 2),
+        ([get(1), frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 1, 0])].concat(), 1),
+        ([post(1), post(1)].concat(), 1),
+        // Nobody was at work.
+        ([get(1), reset(1), window_update(1, 0)].concat(), 0),
+        (frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block(&[("te", "x")])), 0),
+    ] {
+        let mut connection = begun();
+        receive(&mut connection, &bytes).unwrap();
+        assert_eq!((connection.take_faults(), connection.take_faults()), (expected, 0), "{bytes:?}");
+    }
+}
+
+#[test]
+fn the_last_of_several_windows_is_the_one() {
+    let mut connection = begun_with(&[(4, 7)]);
+    receive(&mut connection, &[get(1), settings(&[(4, 90), (4, 0), (4, 5)])].concat()).unwrap();
+    assert_eq!(connection.poll_room(1, &context()), Poll::Ready(Ok(5)));
+    // Each of them counts: a window is never beyond 2^31-1.
+    let largest = (1 << 31) - 1;
+    let grown = [get(1), window_update(1, 1), settings(&[(4, largest), (4, 5)])].concat();
+    assert_eq!(receive(&mut begun(), &grown), Err(Violation::Window));
 }
 
 #[test]
@@ -456,6 +515,17 @@ fn leaving() {
     assert_eq!(receive(&mut connection, &[get(3), frame(kind::PING, flag::ACK, 0, &LEAVING)].concat()), Ok(vec![3]));
     assert_eq!(written(&mut connection), [goaway(3)]);
     assert_eq!(receive(&mut connection, &get(5)), Ok(vec![]), "not answered, and not an error");
+    assert!(!connection.has_left());
+    connection.end(ErrorCode::NO_ERROR);
+    assert_eq!(written(&mut connection), [goaway(3)], "never more than was said (RFC 9113 §6.8)");
+}
+
+#[test]
+fn having_left() {
+    let mut connection = begun();
+    receive(&mut connection, &[get(1), get(3)].concat()).unwrap();
+    connection.leave();
+    receive(&mut connection, &frame(kind::PING, flag::ACK, 0, &LEAVING)).unwrap();
     assert!(!connection.has_left());
     for stream in [1, 3] {
         connection.send_head(stream, &[0x88], End::Stream).unwrap();

@@ -9,6 +9,8 @@ use crate::fields::FieldTable;
 
 /// Changes of the table's size at the beginning of a block: the smallest since the last block, and the last (§4.2).
 const MAX_SIZE_UPDATES: u32 = 2;
+/// Bytes of [`Decoder::scratch`] that a connection keeps between blocks.
+const MAX_KEPT_SCRATCH: usize = 8 * 1024;
 
 /// The decoder of one connection.
 #[derive(Debug)]
@@ -62,6 +64,9 @@ impl Decoder {
             if fields.size() > limits.max_unpacked {
                 return Err(HpackError::Bomb);
             }
+        }
+        if self.scratch.capacity() > MAX_KEPT_SCRATCH {
+            self.scratch = Vec::new();
         }
         Ok(())
     }
@@ -277,6 +282,15 @@ mod tests {
             assert_eq!(decoded(&mut Decoder::new(), &bytes(block)), Err(expected), "{block}");
         }
         assert!(decoded(&mut Decoder::new(), &bytes("203fe11f82")).is_ok(), "smallest, then last");
+    }
+
+    #[test]
+    fn a_large_block_leaves_no_memory_behind() {
+        let mut block = Vec::new();
+        crate::hpack::encoder::encode_field(b"x", &[b'a'; 50_000], &mut block);
+        let (mut decoder, limits) = (Decoder::new(), SectionLimits { max_kept: 100_000, max_unpacked: 100_000 });
+        decoder.decode(&block, limits, &mut FieldTable::new()).unwrap();
+        assert!(decoder.scratch.capacity() <= MAX_KEPT_SCRATCH, "{}", decoder.scratch.capacity());
     }
 
     #[test]
