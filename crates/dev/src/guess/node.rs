@@ -1,0 +1,110 @@
+//! `package.json`: its script `dev`, else `start`, else its `main`.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Follows, Guess, Look, NoGuess, Over, Process, over, text};
+use crate::machine::Machine;
+
+/// Programs that follow the files of a project by themselves; a restart would cost what they keep in memory.
+const WATCHERS: [&str; 28] = [
+    "--watch",
+    "air",
+    "astro",
+    "cargo-watch",
+    "concurrently",
+    "craco",
+    "entr",
+    "esbuild",
+    "flask --debug",
+    "gatsby",
+    "gulp",
+    "ng",
+    "next",
+    "nodemon",
+    "nuxi",
+    "nuxt",
+    "parcel",
+    "react-router",
+    "react-scripts",
+    "remix",
+    "rsbuild",
+    "runserver",
+    "ts-node-dev",
+    "turbo",
+    "vite",
+    "vitepress",
+    "vue-cli-service",
+    "webpack",
+];
+
+/// Programs that are told their port by an argument, and what it is.
+const PORT_ARGUMENTS: [(&str, &str); 8] = [
+    ("astro", "--port $PORT --host 127.0.0.1"),
+    ("ng", "--port $PORT --host 127.0.0.1"),
+    ("parcel", "--port $PORT"),
+    ("react-router", "--port $PORT --host 127.0.0.1"),
+    ("vite", "--port $PORT --strictPort --host 127.0.0.1"),
+    ("vitepress", "--port $PORT --host 127.0.0.1"),
+    ("vue-cli-service", "--port $PORT --host 127.0.0.1"),
+    ("webpack", "--port $PORT"),
+];
+
+pub(super) fn look(folder: &Path, _: &dyn Machine) -> Look {
+    let manifest = text(&folder.join("package.json"))?;
+    let unclear = |why: String| Some(Err(NoGuess::Unclear { kind: "Node project", why }));
+    let manifest: Value = match serde_json::from_str(&manifest) {
+        Ok(manifest) => manifest,
+        Err(error) => return unclear(format!("package.json cannot be read: {error}")),
+    };
+    let script = |name: &str| manifest["scripts"][name].as_str().map(str::trim).filter(|line| !line.is_empty());
+    let named = ["dev", "start"].into_iter().find_map(|name| Some((name, script(name)?)));
+    let guess = match named {
+        Some((name, line)) => {
+            let has_hooks = script(&format!("pre{name}")).is_some() || script(&format!("post{name}")).is_some();
+            let run = if has_hooks { format!("npm run --silent {name}") } else { line.to_owned() };
+            Guess::of("Node project", format!("script `{name}` of package.json: {line}"), process(folder, line, &run))
+        }
+        None => {
+            let main = manifest["main"].as_str().unwrap_or("index.js");
+            let Some(main) = [main, "server.js", "app.js"].into_iter().find(|file| folder.join(file).is_file()) else {
+                return unclear("package.json has neither a script `dev` or `start` nor a `main` that is there".into());
+            };
+            let line = format!("node {main}");
+            Guess::of("Node project", format!("package.json, and {main}"), process(folder, &line, &line))
+        }
+    };
+    let needs = |key: &str| manifest[key].as_object().is_some_and(|all| !all.is_empty());
+    let is_missing = (needs("dependencies") || needs("devDependencies")) && !folder.join("node_modules").exists();
+    Some(Ok(if is_missing { guess.note("there is no node_modules yet: `npm install` first") } else { guess }))
+}
+
+fn process(folder: &Path, line: &str, run: &str) -> Process {
+    let source = line.split(' ').filter(|word| !word.starts_with('-')).map(|word| folder.join(word));
+    let over = source.filter(|path| path.is_file()).find_map(|path| over(&text(&path)?)).unwrap_or(Over::Port);
+    let arguments = PORT_ARGUMENTS.iter().find(|(program, _)| names(line, program)).map(|(_, arguments)| *arguments);
+    let run = match arguments {
+        Some(_) if line.contains("--port") => run.to_owned(),
+        Some(arguments) if run == line => format!("{run} {arguments}"),
+        Some(arguments) => format!("{run} -- {arguments}"),
+        None => run.to_owned(),
+    };
+    let follows = if watches_itself(line) { Follows::Itself } else { Follows::Restart };
+    let path = "PATH=\"$PWD/node_modules/.bin:$PATH\"";
+    let command = vec!["sh".into(), "-c".into(), format!("{path}; {}", super::shell_line(&run))];
+    let process = Process { follows, start_timeout_s: 120, ..Process::web(command, over) };
+    process.env("NODE_ENV", "development").env("BROWSER", "none")
+}
+
+/// Whether what a command runs follows the files by itself.
+pub(super) fn watches_itself(line: &str) -> bool {
+    WATCHERS.iter().any(|program| if program.contains(' ') { line.contains(program) } else { names(line, program) })
+        || line.contains("tsx watch")
+        || line.contains("--reload")
+}
+
+/// Whether the program is one of the words, with or without the folder it is in.
+fn names(line: &str, program: &str) -> bool {
+    line.split([' ', '"', '\'', ';', '&']).any(|word| word.rsplit('/').next() == Some(program))
+}

@@ -1,0 +1,142 @@
+//! What every kind of file is read into.
+
+use crate::document::{Section, Value};
+
+/// Most bytes of a file.
+pub const MAX_BYTES: usize = 1 << 20;
+/// Most lines of a file.
+pub const MAX_LINES: usize = 20_000;
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `NAME: COMMAND` lines, as Heroku, foreman, honcho and overmind read them.
+    Procfile,
+    /// The section `[uwsgi]` of an ini file.
+    Uwsgi,
+    /// The JSON document of NGINX Unit.
+    Unit,
+    /// Simple assignments of a `gunicorn.conf.py`, or a command line.
+    Gunicorn,
+}
+
+impl Kind {
+    /// The kinds by their names.
+    pub const NAMES: [(&str, Kind); 4] =
+        [("procfile", Kind::Procfile), ("uwsgi", Kind::Uwsgi), ("unit", Kind::Unit), ("gunicorn", Kind::Gunicorn)];
+
+    /// The kind of a file, by its name and, if that does not say, by its text.
+    #[must_use]
+    pub fn of(name: &str, text: &str) -> Option<Kind> {
+        let lower = name.to_ascii_lowercase();
+        let starts = |prefix: &str| text.trim_start().starts_with(prefix);
+        Some(match () {
+            () if lower.starts_with("procfile") => Kind::Procfile,
+            () if lower.contains("gunicorn") => Kind::Gunicorn,
+            () if lower.ends_with(".json") || starts("{") => Kind::Unit,
+            () if text.lines().any(|line| line.trim() == "[uwsgi]") => Kind::Uwsgi,
+            () if starts("gunicorn ") => Kind::Gunicorn,
+            () => return None,
+        })
+    }
+}
+
+/// Why a file cannot be read at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportError {
+    /// Its line, counted from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// What became of an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// These keys say it.
+    Mapped(String),
+    /// Pilotlight does so in any case, or has no use for it, for this reason.
+    NotNeeded(&'static str),
+    /// It is missing in the result, for this reason.
+    NotMapped(String),
+}
+
+/// An option of the file that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// Its line, counted from 1.
+    pub line: usize,
+    /// Its name, as it stands there.
+    pub option: String,
+    /// What became of it.
+    pub became: Became,
+}
+
+/// A `pilotlight.toml` and what it was made of.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    pub(crate) top: Section,
+    pub(crate) limits: Section,
+    pub(crate) others: Vec<(&'static str, Section)>,
+    pub(crate) services: Vec<(String, Section)>,
+    pub(crate) routes: Vec<Section>,
+    options: Vec<Noted>,
+}
+
+impl Draft {
+    /// Every option of the file, in its order.
+    #[must_use]
+    pub fn options(&self) -> &[Noted] {
+        &self.options
+    }
+
+    pub(crate) fn note(&mut self, line: usize, option: impl Into<String>, became: Became) {
+        self.options.push(Noted { line, option: option.into(), became });
+    }
+
+    pub(crate) fn other(&mut self, name: &'static str) -> &mut Section {
+        let at = self.others.iter().position(|(other, _)| *other == name).unwrap_or_else(|| {
+            self.others.push((name, Section::default()));
+            self.others.len() - 1
+        });
+        &mut self.others[at].1
+    }
+
+    /// A name that no other service has, of letters that names may have.
+    pub(crate) fn service_name(&self, wanted: &str) -> String {
+        let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+        let mut name: String =
+            wanted.to_lowercase().chars().map(|c| if is_good(c) { c } else { '-' }).take(48).collect();
+        if name.is_empty() {
+            name.push_str("app");
+        }
+        let taken = |name: &str| self.services.iter().any(|(other, _)| other == name);
+        if !taken(&name) {
+            return name;
+        }
+        let first_free = (2..).map(|n| format!("{name}-{n}")).find(|name| !taken(name));
+        first_free.unwrap_or(name)
+    }
+
+    /// A route, unless there is one for the same host and path.
+    pub(crate) fn route(&mut self, route: Section) -> bool {
+        let place = |route: &Section| (route.get("host").cloned(), route.get("path").cloned());
+        let is_new = self.routes.iter().all(|other| place(other) != place(&route));
+        if is_new {
+            self.routes.push(route);
+        }
+        is_new
+    }
+
+    /// An address, once.
+    pub(crate) fn listen(&mut self, address: String) {
+        let mut all = match self.top.get("listen") {
+            Some(Value::List(all)) => all.clone(),
+            _ => Vec::new(),
+        };
+        if !all.contains(&address) {
+            all.push(address);
+        }
+        self.top.set("listen", Value::List(all));
+    }
+}

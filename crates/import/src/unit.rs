@@ -1,0 +1,463 @@
+//! NGINX Unit: the JSON document of its configuration.
+
+use crate::document::{Section, Value};
+use crate::json::{self, Json, Kind};
+use crate::model::{Became, Draft, ImportError};
+use crate::procfile::words_or_shell;
+use crate::python::Python;
+use crate::settings::{address, seconds, short};
+
+const OWN: &str = "the gateway and its supervisor do this themselves";
+/// Steps of routes that lead to further routes.
+const MAX_STEPS: usize = 1000;
+
+pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
+    let document =
+        json::parse(text).map_err(|line| ImportError { line, message: "this is no JSON from here on".to_owned() })?;
+    if !matches!(document.value, Kind::Table(_)) {
+        return Err(ImportError { line: 1, message: "a JSON object is expected".to_owned() });
+    }
+    let mut reader = Reader { draft: Draft::default(), document: &document, steps: 0 };
+    // Applications first: routes name their services.
+    for (name, value) in document.table() {
+        match name.as_str() {
+            "applications" => value.table().iter().for_each(|(name, app)| reader.application(name, app)),
+            "settings" => reader.settings(value),
+            "access_log" => reader.access_log(value),
+            "listeners" | "routes" | "upstreams" | "$schema" => {}
+            "certificates" => {
+                reader.not_mapped(value, name, "write [tls] with certificates = { certificate = …, key = … }");
+            }
+            _ => reader.not_mapped(value, name, "there is no section for it"),
+        }
+    }
+    for (name, value) in at(&document, "listeners").map_or(&[][..], Json::table) {
+        reader.listener(name, value);
+    }
+    Ok(reader.draft)
+}
+
+fn at<'a>(json: &'a Json, name: &str) -> Option<&'a Json> {
+    json.table().iter().find(|(key, _)| key == name).map(|(_, value)| value)
+}
+
+struct Reader<'a> {
+    draft: Draft,
+    document: &'a Json,
+    steps: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn mapped(&mut self, at: &Json, option: &str, to: &str) {
+        self.draft.note(at.line, option, Became::Mapped(to.to_owned()));
+    }
+
+    fn not_needed(&mut self, at: &Json, option: &str, why: &'static str) {
+        self.draft.note(at.line, option, Became::NotNeeded(why));
+    }
+
+    fn not_mapped(&mut self, at: &Json, option: &str, why: &str) {
+        self.draft.note(at.line, option, Became::NotMapped(why.to_owned()));
+    }
+
+    fn listener(&mut self, name: &str, value: &'a Json) {
+        let Some(listen) = address(name) else {
+            return self.not_mapped(value, name, "it is no address");
+        };
+        let has_tls = at(value, "tls").is_some();
+        self.draft.listen(if has_tls { format!("https://{listen}") } else { listen });
+        self.mapped(value, name, "listen");
+        for (key, one) in value.table() {
+            match key.as_str() {
+                "pass" => match one.text() {
+                    Some(target) => {
+                        let target = target.to_owned();
+                        self.pass(one, &target, &Section::default().with("path", "/"));
+                    }
+                    None => self.not_mapped(one, key, "it is no text"),
+                },
+                "tls" => {
+                    let tls = self.draft.other("tls");
+                    tls.entry("certificates", "certificate", "cert.pem");
+                    tls.entry("certificates", "key", "key.pem");
+                    self.not_mapped(
+                        one,
+                        "tls",
+                        "Unit keeps certificates itself: export them, and name the two files in [tls]",
+                    );
+                }
+                "forwarded" | "client_ip" => {
+                    let networks = at(one, "source").map(Json::texts).unwrap_or_default();
+                    let list = networks.into_iter().filter(|text| !text.starts_with('!')).map(str::to_owned).collect();
+                    self.draft.top.set("trust_forwarded", Value::List(list));
+                    self.mapped(one, key, "trust_forwarded");
+                }
+                "backlog" => self.not_needed(one, key, OWN),
+                _ => self.not_mapped(one, key, "there is no key for it"),
+            }
+        }
+    }
+
+    /// Where a listener or a step leads, for a route that has its host and path.
+    fn pass(&mut self, from: &Json, target: &str, route: &Section) {
+        let mut words = target.split('/');
+        match (words.next().unwrap_or_default(), words.next()) {
+            ("applications", Some(name)) => {
+                let service =
+                    self.draft.services.iter().find(|(other, _)| *other == plain(name)).map(|(name, _)| name.clone());
+                match service {
+                    Some(service) => self.add(from, "pass", route.clone().with("service", service)),
+                    None => {
+                        self.not_mapped(from, "pass", &format!("the application {} could not be mapped", short(name)));
+                    }
+                }
+            }
+            ("upstreams", Some(name)) => self.upstream(from, name, route),
+            ("routes", name) => {
+                let routes = at(self.document, "routes");
+                let steps = name.map_or(routes, |name| routes.and_then(|routes| at(routes, name)));
+                self.mapped(from, "pass", "the routes below");
+                for step in steps.map_or(&[][..], Json::list) {
+                    self.steps += 1;
+                    if self.steps > MAX_STEPS {
+                        return;
+                    }
+                    self.step(step, route);
+                }
+            }
+            _ => self.not_mapped(from, "pass", "it leads to nothing that is known"),
+        }
+    }
+
+    fn upstream(&mut self, from: &Json, name: &str, route: &Section) {
+        let servers = at(self.document, "upstreams").and_then(|all| at(all, name)).and_then(|one| at(one, "servers"));
+        let [(server, _), others @ ..] = servers.map_or(&[][..], Json::table) else {
+            return self.not_mapped(from, "pass", "the upstream has no servers");
+        };
+        let service = self.external(name, &format!("http://{server}"));
+        self.add(from, "pass", route.clone().with("service", service));
+        for (other, weight) in others {
+            self.not_mapped(weight, other, "a service has one server");
+        }
+    }
+
+    fn external(&mut self, name: &str, url: &str) -> String {
+        let name = self.draft.service_name(name);
+        let url = url.replace("http://unix:", "unix:");
+        self.draft.services.push((name.clone(), Section::default().with("url", url)));
+        name
+    }
+
+    fn add(&mut self, from: &Json, option: &str, route: Section) {
+        let is_new = self.draft.route(route);
+        if is_new {
+            self.mapped(from, option, "a route");
+        } else {
+            self.not_mapped(from, option, "there is a route for the same host and path already");
+        }
+    }
+
+    fn step(&mut self, step: &'a Json, outer: &Section) {
+        let mut route = outer.clone();
+        for (key, one) in at(step, "match").map_or(&[][..], Json::table) {
+            match (key.as_str(), one.texts().as_slice()) {
+                ("uri", [pattern, others @ ..]) => match path(pattern) {
+                    Some((path, exact)) => {
+                        route.text("path", path);
+                        if exact {
+                            route.set("exact", Value::Truth(true));
+                        }
+                        match others {
+                            [] => self.mapped(one, key, "path"),
+                            _ => self.not_mapped(one, key, "a route has one path: write one for each of the others"),
+                        }
+                    }
+                    None => {
+                        return self.not_mapped(one, key, "a path is for itself and everything below it: no patterns");
+                    }
+                },
+                ("host", [host])
+                    if !host.contains(['*', '~', '!']) || (host.starts_with("*.") && !host[1..].contains('*')) =>
+                {
+                    route.text("host", *host);
+                    self.mapped(one, key, "host");
+                }
+                ("source", networks) if networks.iter().all(|text| !text.contains('!')) => {
+                    let list = Value::List(networks.iter().map(|&text| text.to_owned()).collect());
+                    route.set("allow", Value::Table(vec![("networks".to_owned(), list)]));
+                    self.mapped(one, key, "allow.networks");
+                }
+                ("scheme", ["http"]) => {
+                    route.text("https", "redirect");
+                    self.mapped(one, key, "https = \"redirect\"");
+                }
+                _ => return self.not_mapped(one, key, "a route goes by host and path: its step is left out"),
+            }
+        }
+        if let Some(action) = at(step, "action") {
+            self.action(action, route);
+        }
+    }
+
+    fn action(&mut self, action: &'a Json, mut route: Section) {
+        if let Some(headers) = at(action, "response_headers") {
+            let table = headers
+                .table()
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), Value::Text(value.text()?.to_owned()))));
+            let table: Vec<_> = table.collect();
+            if !table.is_empty() {
+                route.set("response_fields", Value::Table(vec![("set".to_owned(), Value::Table(table))]));
+            }
+            self.mapped(headers, "response_headers", "response_fields.set");
+        }
+        for (key, one) in action.table() {
+            match (key.as_str(), one.texts().first().copied()) {
+                ("pass", Some(target)) => {
+                    let target = target.to_owned();
+                    self.pass(one, &target, &route);
+                }
+                ("proxy", Some(url)) => {
+                    let service = self.external("upstream", url);
+                    self.add(one, key, route.clone().with("service", service));
+                }
+                ("share", Some(share)) => self.share(action, one, share, &route),
+                ("return", _) => self.returned(action, one, &route),
+                ("location" | "index" | "response_headers" | "fallback", _) => {}
+                ("rewrite", _) => {
+                    self.not_mapped(one, key, "`rewrite` of a route has `to`, and `pattern` for parts of the path");
+                }
+                ("chroot" | "follow_symlinks" | "traverse_mounts", _) => {
+                    self.not_needed(one, key, "no file outside of the folder is opened");
+                }
+                _ => self.not_mapped(one, key, "there is no key for it"),
+            }
+        }
+        if let Some(fallback) = at(action, "fallback") {
+            // What no file answers: a route of its own, where it has another path.
+            match at(fallback, "share").and_then(Json::text) {
+                Some(_) => {
+                    self.not_mapped(fallback, "fallback", "`fallback` in [routes.files] names a file below `root`");
+                }
+                None => self.not_mapped(
+                    fallback,
+                    "fallback",
+                    "a route leads to files or to a service: write a path for the files",
+                ),
+            }
+        }
+    }
+
+    /// `/www/static$uri`.
+    fn share(&mut self, action: &Json, at_share: &Json, share: &str, route: &Section) {
+        let root = share.trim_end_matches("$uri").trim_end_matches('/');
+        if root.is_empty() || root.contains('$') {
+            return self.not_mapped(at_share, "share", "a folder is named by its path");
+        }
+        let mut files = vec![("root".to_owned(), Value::Text(root.to_owned()))];
+        if let Some(index) = at(action, "index") {
+            files.push(("index".to_owned(), Value::Text(index.text().unwrap_or("index.html").to_owned())));
+            self.mapped(index, "index", "files.index");
+        }
+        let mut route = route.clone();
+        route.set("files", Value::Table(files));
+        self.add(at_share, "share", route);
+        if at_share.list().len() > 1 {
+            self.not_mapped(at_share, "share", "a route has one folder");
+        }
+    }
+
+    fn returned(&mut self, action: &Json, status: &Json, route: &Section) {
+        let location = at(action, "location").and_then(Json::text);
+        let code = status.number().unwrap_or_default();
+        let (Some(location), 301 | 302 | 303 | 307 | 308) = (location, code) else {
+            return self.not_mapped(status, "return", "only redirects are answered without a service");
+        };
+        let to = location.replace("$host", "{host}").replace("$request_uri", "{path}{query}").replace("$uri", "{path}");
+        if to.contains('$') {
+            return self.not_mapped(status, "location", "the placeholders are {host}, {scheme}, {path} and {query}");
+        }
+        let table = vec![("to".to_owned(), Value::Text(to)), ("status".to_owned(), Value::Number(code))];
+        let mut route = route.clone();
+        route.set("redirect", Value::Table(table));
+        self.add(status, "return", route);
+    }
+
+    fn application(&mut self, name: &str, app: &'a Json) {
+        let kind = at(app, "type").and_then(Json::text).unwrap_or_default();
+        let line = app.line;
+        let mut python = Python::default();
+        let is_python = kind.starts_with("python");
+        if kind == "external" {
+            let program = at(app, "executable").and_then(Json::text).unwrap_or_default();
+            let mut words = words_or_shell(program);
+            words.extend(at(app, "arguments").map(Json::texts).unwrap_or_default().into_iter().map(str::to_owned));
+            python.command = Some(words).filter(|words| !words.is_empty());
+            python.service.text("transport", "http");
+            python.service.text("socket", "port");
+        } else if !is_python {
+            let why = format!(
+                "there is no SDK for {kind:?}: write the command of a server for it, with transport = \"http\" and socket = \"port\""
+            );
+            return self.draft.note(line, name, Became::NotMapped(why));
+        }
+        for (key, one) in app.table() {
+            self.key_of_application(key, one, &mut python);
+        }
+        let routes = self.draft.routes.len();
+        let is_there = python.finish(name, &mut self.draft).is_some();
+        self.draft.routes.truncate(routes); // listeners and routes say who gets there
+        match is_there {
+            true => self.draft.note(line, name, Became::Mapped("[services.NAME]".to_owned())),
+            false => self.draft.note(line, name, Became::NotMapped("it has no `module`".to_owned())),
+        }
+    }
+
+    fn key_of_application(&mut self, key: &str, one: &Json, python: &mut Python) {
+        let text = one.text().map(str::to_owned);
+        let to = match (key, text, one.number()) {
+            ("type", ..) => "transport",
+            ("executable" | "arguments", ..) => "command",
+            ("module", Some(module), _) => {
+                python.module = Some(module);
+                "command"
+            }
+            ("callable", Some(callable), _) => {
+                python.callable = Some(callable);
+                "command"
+            }
+            ("home", Some(home), _) => {
+                python.environment = Some(home);
+                "command"
+            }
+            ("path", ..) => {
+                python.paths.extend(one.texts().into_iter().map(str::to_owned));
+                "env.PYTHONPATH"
+            }
+            ("prefix", Some(prefix), _) => {
+                python.mount = Some(prefix);
+                "command"
+            }
+            ("working_directory", Some(folder), _) => {
+                python.service.text("dir", folder);
+                "dir"
+            }
+            ("user" | "group", Some(name), _) => {
+                python.service.text(if key == "user" { "user" } else { "group" }, name);
+                "user, group"
+            }
+            ("threads", _, Some(count)) => {
+                python.threads = Some(count.clamp(1, 100_000));
+                "concurrency"
+            }
+            ("processes", ..) => return self.processes(one, python),
+            ("limits", ..) => return self.limits(one, python),
+            ("environment", ..) => {
+                for (name, value) in one.table() {
+                    python.service.entry("env", name.as_str(), value.text().unwrap_or_default());
+                }
+                "env"
+            }
+            ("stdout" | "stderr", ..) => {
+                return self.not_needed(one, key, "`pilotlight logs` has what a service prints");
+            }
+            ("protocol" | "thread_stack_size", ..) => return self.not_needed(one, key, OWN),
+            ("isolation", ..) => {
+                return self.not_mapped(one, key, "`sandbox`, `limits` and `cgroup` of a service are the means here");
+            }
+            _ => return self.not_mapped(one, key, "there is no key for it"),
+        };
+        self.mapped(one, key, to);
+    }
+
+    fn processes(&mut self, one: &Json, python: &mut Python) {
+        if let Some(count) = one.number() {
+            python.instances = Some(count.clamp(1, 256));
+            return self.mapped(one, "processes", "max_instances");
+        }
+        for (key, value) in one.table() {
+            match (key.as_str(), value.number()) {
+                ("max", Some(count)) => {
+                    python.instances = Some(count.clamp(1, 256));
+                    self.mapped(value, "processes.max", "max_instances");
+                }
+                ("spare", Some(count)) => {
+                    python.service.set("spare", Value::Number(count.min(1)));
+                    self.mapped(value, "processes.spare", "spare");
+                }
+                ("idle_timeout", Some(time)) => {
+                    python.service.text("scale_down_after", seconds(time.clamp(1, 86_400)).unwrap_or_default());
+                    self.mapped(value, "processes.idle_timeout", "scale_down_after");
+                }
+                _ => self.not_mapped(value, key, "there is no key for it"),
+            }
+        }
+    }
+
+    fn limits(&mut self, one: &Json, python: &mut Python) {
+        for (key, value) in one.table() {
+            match (key.as_str(), value.number()) {
+                ("timeout", Some(time)) => {
+                    python.service.text("max_request_time", seconds(time).unwrap_or_else(|| "none".to_owned()));
+                    self.mapped(value, "limits.timeout", "max_request_time");
+                }
+                ("requests", Some(count)) => {
+                    python.service.set("max_requests", Value::Number(count.max(1)));
+                    self.mapped(value, "limits.requests", "max_requests");
+                }
+                _ => self.not_mapped(value, key, "there is no key for it"),
+            }
+        }
+    }
+
+    fn settings(&mut self, settings: &Json) {
+        for (key, one) in at(settings, "http").map_or(&[][..], Json::table) {
+            let time = |max: u64| one.number().and_then(|time| seconds(time.clamp(1, max)));
+            let (name, value) = match key.as_str() {
+                "header_read_timeout" => ("header_timeout", time(600)),
+                "body_read_timeout" | "send_timeout" => ("body_timeout", time(3600)),
+                "idle_timeout" => ("keepalive_timeout", time(3600)),
+                "max_body_size" => ("body_size", one.number().map(|bytes| format!("{}B", bytes.max(1)))),
+                "discard_unsafe_fields" | "server_version" | "log_route" | "body_buffer_size" | "body_temp_path" => {
+                    self.not_needed(one, key, OWN);
+                    continue;
+                }
+                "static" => {
+                    self.not_needed(one, key, "types of files go by their ends");
+                    continue;
+                }
+                _ => ("", None),
+            };
+            match value {
+                Some(value) => {
+                    self.draft.limits.text(name, value);
+                    self.mapped(one, key, &format!("limits.{name}"));
+                }
+                None => self.not_mapped(one, key, "there is no key for it"),
+            }
+        }
+    }
+
+    fn access_log(&mut self, one: &Json) {
+        let path = one.text().or_else(|| at(one, "path").and_then(Json::text)).unwrap_or("access.log").to_owned();
+        self.draft.other("access_log").text("path", path);
+        self.mapped(one, "access_log", "access_log.path");
+        if let Some(format) = at(one, "format") {
+            self.not_mapped(format, "format", "`fields` in [access_log] says what is logged");
+        }
+    }
+}
+
+fn plain(name: &str) -> String {
+    Draft::default().service_name(name)
+}
+
+/// `/api/*` and `/api*` are a path and what is below it, `/api` is the path alone.
+fn path(pattern: &str) -> Option<(String, bool)> {
+    let (path, exact) = match pattern.strip_suffix('*') {
+        Some(path) => (path.trim_end_matches('/'), false),
+        None => (pattern, true),
+    };
+    let path = if path.is_empty() { "/" } else { path };
+    (path.starts_with('/') && !path.contains(['*', '~', '!', '%'])).then(|| (path.to_owned(), exact))
+}

@@ -1,0 +1,42 @@
+//! Replays the corpus of the fuzz target `release_archive`, and what a few bytes make of it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its corpus has failed")]
+
+use proptest::prelude::*;
+
+#[path = "../../../fuzz/checks/release_archive.rs"]
+mod release_archive;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
+#[test]
+fn replayed() {
+    replay::replay("release_archive", release_archive::check);
+}
+
+/// Sets the checksum of the header in a block right, as an attacker would (POSIX.1-2017, pax, ustar).
+fn checked(bytes: &mut [u8], block: usize) {
+    const CHECKSUM: std::ops::Range<usize> = 148..156;
+    let Some(header) = bytes.get_mut(block * 512..block * 512 + 512) else { return };
+    header[CHECKSUM].fill(b' ');
+    let sum: u32 = header.iter().copied().map(u32::from).sum();
+    header[CHECKSUM].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(replay::cases().min(1_000_000) / 4))]
+    #[test]
+    fn mutated(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(b'.'), Just(b'/'), Just(b'5'), Just(0), any::<u8>()]), 1..6),
+    ) {
+        let corpus = replay::corpus("release_archive");
+        let mut bytes = which.get(&corpus).clone();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            checked(&mut bytes, at / 512);
+        }
+        release_archive::check(&bytes);
+    }
+}
