@@ -1,10 +1,12 @@
 //! What people tell the supervisor's thread.
 
+use crate::deploy::{DeployError, Deployed, Trial};
 use crate::service::Service;
 use crate::service_id::ServiceId;
 use crate::spec::ServiceSpec;
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::oneshot;
 
 /// What people tell the supervisor's thread: one message for each thing that they do.
 #[derive(Debug)]
@@ -15,12 +17,26 @@ pub(crate) enum Command {
     Start(ServiceId),
     /// Replace the service's instances by new ones.
     Restart(ServiceId),
+    /// The service's program changes: no request is to be answered by it as it was.
+    Outdate(ServiceId),
+    /// The service's program has changed.
+    Renew(ServiceId),
+    /// Try a release, and follow it if it is healthy.
+    Deploy(Deploy),
     /// Follow these settings.
     Configure(Configure),
     /// Stop the services and forget them when nobody uses them any more.
     Retire(Vec<ServiceId>),
     /// Stop everything until then.
     Shutdown { until: Instant },
+}
+
+/// A release of a service that is to become the current one.
+#[derive(Debug)]
+pub(crate) struct Deploy {
+    pub(crate) service: ServiceId,
+    pub(crate) trial: Trial,
+    pub(crate) reply: oneshot::Sender<Result<Deployed, DeployError>>,
 }
 
 /// New settings of services: of one that there is, or of another one. The reply has the services in the same order.

@@ -2,7 +2,9 @@
 
 use crate::instance::Instance;
 use crate::notice::Notice;
+use crate::queue::Lease;
 use crate::service::Service;
+use crate::spec::{HealthCheck, Transport};
 use bytes::Bytes;
 use pilotlight_pipe::hello::{ConnectionKind, Hello};
 use std::os::unix::net::UnixStream;
@@ -47,11 +49,26 @@ pub enum WorkerEvent {
         /// Time until SIGTERM.
         grace: Duration,
     },
+    /// Send the instance of a new release its health request.
+    Examine(Box<Examination>),
     /// The instance has ended: its connections are of no use.
     Gone {
         /// The instance.
         instance: Arc<Instance>,
     },
+}
+
+/// The health request of an instance that gets no other before.
+#[derive(Debug)]
+pub struct Examination {
+    /// Its service.
+    pub service: Arc<Service>,
+    /// How it is spoken to.
+    pub transport: Transport,
+    /// What it is asked; the verdict goes to [`Instance::report_health`].
+    pub health: HealthCheck,
+    /// The place for that one request.
+    pub lease: Lease,
 }
 
 /// Says that a shared connection is open. When the last one of an instance is dropped, the instance counts as dead

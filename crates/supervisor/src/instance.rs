@@ -29,6 +29,7 @@ pub struct Instance {
     start_times: OnceLock<StartTimes>,
     used_noticed: AtomicBool,
     stuck: AtomicBool,
+    health: OnceLock<Result<u16, String>>,
     ended: OnceLock<Ended>,
     ended_notify: Notify,
     notices: UnboundedSender<Notice>,
@@ -117,6 +118,7 @@ impl Instance {
             start_times: OnceLock::new(),
             used_noticed: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
+            health: OnceLock::new(),
             ended: OnceLock::new(),
             ended_notify: Notify::new(),
             notices,
@@ -210,6 +212,18 @@ impl Instance {
             );
             self.notice(Notice::Stuck { instance: self.id });
         }
+    }
+
+    /// What came of its health request: the status of a good answer, or what is wrong. The first call counts.
+    pub fn report_health(&self, verdict: Result<u16, String>) {
+        if self.health.set(verdict).is_ok() {
+            self.notice(Notice::Examined { instance: self.id });
+        }
+    }
+
+    /// What came of its health request.
+    pub(crate) fn health(&self) -> Option<&Result<u16, String>> {
+        self.health.get()
     }
 
     /// Takes exchanges again, unless it was reported as stuck meanwhile.

@@ -41,6 +41,7 @@
 
 mod command;
 mod concurrency_limiter;
+mod deploy;
 mod error;
 mod event;
 pub mod fd_message;
@@ -69,8 +70,9 @@ mod supervisor;
 mod waiting;
 mod zygote;
 
+pub use deploy::{Blame, DeployError, Deployed, Trial};
 pub use error::{Exit, Phase, StartError, SupervisorError};
-pub use event::{SharedLink, WorkerEvent, WorkerEvents};
+pub use event::{Examination, SharedLink, WorkerEvent, WorkerEvents};
 pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
 pub use isolation::{
     CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, SandboxBounds, check_account, parse_env_file,
@@ -84,9 +86,10 @@ pub use runtime_dir::{RUNTIME_DIR_PREFIX, make_private_folder, make_runtime_dir}
 pub use service::Service;
 pub use service_id::ServiceId;
 pub use spec::{
-    HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, Program, ServiceSpec, Spare, SupervisorOptions, Transport,
+    EarlyRequests, ExpectedStatus, HealthCheck, HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, Program,
+    ServiceSpec, Spare, SupervisorOptions, Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
-pub use status::{InstanceStatus, Replaced, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus};
+pub use status::{Deploys, InstanceStatus, Replaced, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus};
 pub use supervisor::{Control, Supervisor, start};
 pub use waiting::{QueueLimits, Refused, Waiting};

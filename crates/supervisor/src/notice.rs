@@ -18,6 +18,8 @@ pub(crate) enum Notice {
     Wanted { service: usize },
     /// The instance was given a part of the requests that it may be given.
     Used { instance: u64 },
+    /// The answer of a new release's instance to the health request is known, or that there is none.
+    Examined { instance: u64 },
     /// A request got no answer from the instance in `max_request_time`.
     Stuck { instance: u64 },
 }

@@ -12,17 +12,22 @@
 //! ```
 
 mod bounds;
+mod candidate;
+mod deploy;
 mod end;
 mod freeze;
 mod greeting;
 mod instance_record;
 mod memory;
+mod orphans;
 mod outputs;
 mod pipe;
 mod process_group;
 mod random;
 mod reload;
+mod renew;
 mod reported_bounds;
+mod role;
 mod scale;
 mod service_record;
 mod start;
@@ -43,6 +48,7 @@ use crate::memory::Sample;
 use crate::notice::Notice;
 use crate::processes::own_uid;
 use crate::zygote::FromZygote;
+use candidate::Switched;
 use greeting::Greeting;
 use state::StopPhase;
 use std::io;
@@ -61,6 +67,8 @@ enum Action {
     OutputEnded(u64),
     PortOpen(u64),
     Sampled(Sample),
+    OrphanEnded,
+    Switched(Switched),
     Zygote(u64, FromZygote),
     Timer(Timer),
     Nothing,
@@ -101,7 +109,9 @@ impl Owner {
             Some(ended) = self.pumps.join_next() => ended.map_or(Action::Nothing, Action::OutputEnded),
             Some(open) = self.probes.join_next() => open.map_or(Action::Nothing, Action::PortOpen),
             Some(_) = self.undertakers.join_next() => Action::Nothing,
+            Some(done) = self.switches.join_next() => done.map_or(Action::Nothing, Action::Switched),
             Some(sample) = self.samples.join_next() => sample.map_or(Action::Nothing, Action::Sampled),
+            () = self.orphans.ended() => Action::OrphanEnded,
             () = sleep_until(wake) => self.timers.pop(Instant::now()).map_or(Action::Nothing, Action::Timer),
             // Last: a service that dials without end keeps nothing else waiting.
             accepted = self.listener.accept(), if !resting => Action::Accepted(accepted.map(|(stream, _)| stream)),
@@ -122,6 +132,8 @@ impl Owner {
             Action::OutputEnded(instance) => self.output_ended(instance, now),
             Action::PortOpen(instance) => self.port_open(instance, now),
             Action::Sampled(sample) => self.sampled(sample),
+            Action::OrphanEnded => orphans::bury(self.link.as_ref().map(Link::pid)),
+            Action::Switched(switched) => self.switched(switched, now),
             Action::Zygote(zygote, event) => self.zygote_event(zygote, event, now),
             Action::Timer(timer) => self.timer(timer, now),
             Action::Nothing => {}
@@ -139,6 +151,7 @@ impl Owner {
                 self.changed.insert(service);
             }
             Notice::Used { instance } => self.used(instance),
+            Notice::Examined { instance } => self.examined(instance, now),
             Notice::Stuck { instance } => self.stuck(instance, now),
         }
     }
@@ -148,6 +161,9 @@ impl Owner {
             Command::Stop(service) => self.stop_by_hand(service.0, now),
             Command::Start(service) => self.start_service(service.0, now),
             Command::Restart(service) => self.restart_service(service.0, now),
+            Command::Outdate(service) => self.outdate_service(service.0, now),
+            Command::Renew(service) => self.renew_service(service.0, now),
+            Command::Deploy(deploy) => self.deploy(deploy, now),
             Command::Configure(wanted) => self.configure(wanted, now),
             Command::Retire(services) => self.retire(&services, now),
             Command::Shutdown { until } => self.shut_down(until, now),

@@ -56,6 +56,8 @@ pub struct ServiceSpec {
     /// A Python program's instances are forked from a parent that has imported this, unless `isolation` asks for
     /// anything. Default `None`.
     pub preload: Option<Preload>,
+    /// Whether requests are given to an instance that does not accept yet. Default [`EarlyRequests::Given`].
+    pub early_requests: EarlyRequests,
     /// Whether it runs without being asked for.
     pub min_instances: MinInstances,
     /// How long a start may take. Default 10 s.
@@ -90,6 +92,76 @@ pub struct ServiceSpec {
     pub max_failures: u32,
     /// What it may use of the machine. Default: whatever Pilotlight may.
     pub isolation: Isolation,
+    /// The folder of its releases; `dir` is the link to the current one. Default `None`: it has none.
+    pub releases: Option<PathBuf>,
+    /// Releases that are kept; what makes new ones removes older ones. Default 5.
+    pub keep_releases: usize,
+    /// What an instance of a new release is asked before it gets requests.
+    pub health: HealthCheck,
+}
+
+/// The request that an instance of a new release has to answer well before it gets any other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Path and query. Default `/`.
+    pub target: String,
+    /// The host that it names. Default `localhost`.
+    pub host: String,
+    /// What it has to be answered with. Default [`ExpectedStatus::NoServerError`].
+    pub status: ExpectedStatus,
+    /// How long the answer may take. Default 5 s.
+    pub timeout: Duration,
+}
+
+impl HealthCheck {
+    /// Values of `timeout`.
+    pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(600);
+    /// Values of an [`ExpectedStatus::Exactly`].
+    pub const STATUS: RangeInclusive<u16> = 200..=599;
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        Self {
+            target: "/".to_owned(),
+            host: "localhost".to_owned(),
+            status: ExpectedStatus::NoServerError,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The statuses that count as healthy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedStatus {
+    /// Whatever is below 500: nothing is known of what the service answers at that path.
+    NoServerError,
+    /// 200 to 299.
+    Success,
+    /// This one.
+    Exactly(u16),
+}
+
+impl ExpectedStatus {
+    /// Whether an answer with this status is a healthy one.
+    #[must_use]
+    pub fn has(self, status: u16) -> bool {
+        match self {
+            Self::NoServerError => status < 500,
+            Self::Success => (200..300).contains(&status),
+            Self::Exactly(expected) => status == expected,
+        }
+    }
+}
+
+impl std::fmt::Display for ExpectedStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoServerError => f.write_str("a status below 500"),
+            Self::Success => f.write_str("a status from 200 to 299"),
+            Self::Exactly(status) => write!(f, "status {status}"),
+        }
+    }
 }
 
 /// What of the gateway's environment a service inherits. Never: what tells another process about itself
@@ -151,6 +223,8 @@ impl ServiceSpec {
     pub const MAX_REQUEST_TIME: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(DAY);
     /// Values of `max_failures`.
     pub const MAX_FAILURES: RangeInclusive<u32> = 1..=1000;
+    /// Values of `keep_releases`.
+    pub const KEEP_RELEASES: RangeInclusive<usize> = 1..=1000;
 
     /// A service with default settings.
     #[must_use]
@@ -163,6 +237,7 @@ impl ServiceSpec {
             inherit_env: None,
             transport,
             preload: None,
+            early_requests: EarlyRequests::Given,
             min_instances: MinInstances::Zero,
             start_timeout: Duration::from_secs(10),
             idle_timeout: Some(Duration::from_secs(15 * 60)),
@@ -179,6 +254,9 @@ impl ServiceSpec {
             max_request_time: None,
             max_failures: 3,
             isolation: Isolation::default(),
+            releases: None,
+            keep_releases: 5,
+            health: HealthCheck::default(),
         }
     }
 
@@ -201,6 +279,7 @@ impl ServiceSpec {
     #[must_use]
     pub fn needs_new_instances(&self, old: &Self) -> bool {
         let followed = Self {
+            early_requests: self.early_requests,
             min_instances: self.min_instances,
             start_timeout: self.start_timeout,
             idle_timeout: self.idle_timeout,
@@ -214,6 +293,8 @@ impl ServiceSpec {
             scale_down_after: self.scale_down_after,
             max_request_time: self.max_request_time,
             max_failures: self.max_failures,
+            keep_releases: self.keep_releases,
+            health: self.health.clone(),
             ..old.clone()
         };
         followed != *self
@@ -270,6 +351,15 @@ pub enum HttpSocket {
     /// On the loopback port in its environment variable `PORT`: the last resort. Readiness is found by connecting, and
     /// another program may take the port between its choice and the service's `bind`.
     Port,
+}
+
+/// Where requests wait for the first instance of a service that inherits its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyRequests {
+    /// In its socket: nothing is quicker.
+    Given,
+    /// In the queue, until it accepts: a start that is given up costs none of them.
+    Held,
 }
 
 /// Whether a service runs without being asked for.

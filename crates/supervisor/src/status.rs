@@ -34,6 +34,8 @@ pub struct Status {
     pub failed_starts: u64,
     /// Instances that were replaced by fresh ones.
     pub replaced: Replaced,
+    /// Releases that were tried.
+    pub deploys: Deploys,
     /// Instances that were ended because a request took longer than `max_request_time`.
     pub stuck: u64,
     /// Instances that were told to end and did, for whatever reason, and what became of their requests.
@@ -60,6 +62,7 @@ impl Status {
             starts: 0,
             failed_starts: 0,
             replaced: Replaced::default(),
+            deploys: Deploys::default(),
             stuck: 0,
             stopped: Stopped::default(),
             zygote: spec.zygote().map(|_| ZygoteStatus::default()),
@@ -107,6 +110,17 @@ impl ZygoteState {
     }
 }
 
+/// Releases that were tried since the gateway started, by what came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deploys {
+    /// They became the current one.
+    pub used: u64,
+    /// They did not start, or were not healthy.
+    pub refused: u64,
+    /// They were not tried to the end, or could not be made the current one.
+    pub abandoned: u64,
+}
+
 /// Instances that were replaced by fresh ones, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replaced {
@@ -144,6 +158,8 @@ pub struct InstanceStatus {
     pub state: InstanceState,
     /// When its start was begun.
     pub begun: Instant,
+    /// The release that it runs, of a service that has releases.
+    pub release: Option<Arc<str>>,
     pub(crate) entrances: Entrances,
 }
 

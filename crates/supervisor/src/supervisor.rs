@@ -1,6 +1,7 @@
 //! Starting and stopping the supervisor.
 
-use crate::command::{Command, Configure};
+use crate::command::{Command, Configure, Deploy};
+use crate::deploy::{DeployError, Deployed, Trial};
 use crate::error::SupervisorError;
 use crate::event::WorkerEvents;
 use crate::guardian;
@@ -14,7 +15,7 @@ use crate::spec::{ServiceSpec, SupervisorOptions, Transport};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// The supervisor's thread, and every service with it. Dropped without [`shutdown`](Self::shutdown) it kills them at
 /// once.
@@ -51,6 +52,32 @@ impl Control {
     /// Whatever failed before is forgotten. Does nothing else for a service that does not run.
     pub fn restart(&self, service: ServiceId) {
         self.send(Command::Restart(service));
+    }
+
+    /// The program of the service changes, as when its source is saved: from now on no request is answered by it as it
+    /// was. Instances are drained, those that start are given up, and requests wait, in the bounds of the queue, for
+    /// [`renew`](Self::renew), before which nothing is started.
+    pub fn outdate(&self, service: ServiceId) {
+        self.send(Command::Outdate(service));
+    }
+
+    /// The program of the service has changed: an instance is started if one ran before
+    /// [`outdate`](Self::outdate), or failed to, or if a request waits. Whatever failed before is forgotten. A zygote
+    /// stays as it is: what it has imported is not supposed to change.
+    pub fn renew(&self, service: ServiceId) {
+        self.send(Command::Renew(service));
+    }
+
+    /// Tries a release: starts an instance of it beside those that serve, sends it the health request of the settings,
+    /// and if the answer is good calls the trial's `switch`, gives it requests and replaces the others, each drained
+    /// when a new one is ready. Whatever goes wrong before that, they go on as if nothing had been.
+    ///
+    /// The sender is dropped without an answer if the supervisor stops.
+    #[must_use]
+    pub fn deploy(&self, service: ServiceId, trial: Trial) -> oneshot::Receiver<Result<Deployed, DeployError>> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Deploy(Deploy { service, trial, reply }));
+        answer
     }
 
     /// Gives services other settings, or makes new ones, while everything runs. `specs` are all that are to be there,

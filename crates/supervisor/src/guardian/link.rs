@@ -116,6 +116,11 @@ impl Link {
         Ok(Self { child, outgoing, incoming })
     }
 
+    /// The process id of the guardian.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks for a spawn; the answer comes as an event.
     pub(crate) fn spawn(&self, request: SpawnRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
         self.send(&ToGuardian::Spawn(Box::new(request)), fds)

@@ -139,10 +139,10 @@ fn programs(connecting: Connecting) -> Result<[BpfProgram; 2], seccompiler::Back
     let flags = (0..u32::BITS).map(|bit| 1 << bit).filter(|flag| NAMESPACES as u32 & flag != 0);
     rules.insert(libc::SYS_clone, flags.map(namespace).collect::<Result<_, _>>()?);
     // Typing into the terminal that Pilotlight was started from.
-    rules.insert(
-        libc::SYS_ioctl,
-        vec![when(1, SeccompCmpOp::Eq, libc::TIOCSTI)?, when(1, SeccompCmpOp::Eq, libc::TIOCLINUX)?],
-    );
+    // Their type is another one with musl; they have 32 bits, and so does what is compared.
+    let typing = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| u64::from(request as u32));
+    let request = |value: u64| when(1, SeccompCmpOp::Eq, value);
+    rules.insert(libc::SYS_ioctl, typing.map(request).into_iter().collect::<Result<_, _>>()?);
     // Programs that run as whoever owns them: of no use in here, but to somebody outside.
     for (call, mode, flags) in MODES.iter().chain(MODES_HERE) {
         let mut all = Vec::new();

@@ -30,7 +30,8 @@ impl Owner {
             let lasted = instance.ready_at.map_or_else(Default::default, |at| now.saturating_duration_since(at));
             let end =
                 if instance.stop_asked { InstanceEnd::Stopped } else { InstanceEnd::Crashed { ready_for: lasted } };
-            if !instance.failed {
+            // One of an older version says nothing about those that follow it.
+            if !instance.failed && instance.version == record.version {
                 record.circuit.ended(end, now, random());
             }
             if instance.stop_asked {
@@ -146,6 +147,9 @@ impl Owner {
         let Some(instance) = self.instances.get_mut(&id).filter(|instance| !instance.failed) else {
             return;
         };
+        if self.records[instance.service].is_candidate(id) {
+            return self.reject(id, reason, now);
+        }
         instance.failed = true;
         let record = &mut self.records[instance.service];
         if instance.stop_asked {

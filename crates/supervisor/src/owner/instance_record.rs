@@ -21,6 +21,8 @@ pub(super) struct InstanceRecord {
     pub(super) service: usize,
     /// What workers hold of it.
     pub(super) handle: Arc<Instance>,
+    /// The release that it runs.
+    pub(super) release: Option<Arc<str>>,
     pub(super) entrances: Entrances,
     pub(super) stage: Stage,
     pub(super) deadline: Option<Instant>,
@@ -94,6 +96,8 @@ pub(super) enum Stage {
     Spawning,
     /// It runs and is not ready.
     Starting,
+    /// It could be ready, and is asked whether it is healthy first.
+    Examining,
     /// It takes exchanges.
     Ready,
     /// It takes no more exchanges.
@@ -114,6 +118,7 @@ impl InstanceRecord {
             service: handle.service().0,
             entrances,
             handle,
+            release: None,
             stage: Stage::Spawning,
             deadline: None,
             begun,
@@ -163,7 +168,7 @@ impl InstanceRecord {
 
     pub(super) fn status(&self) -> InstanceStatus {
         let state = match self.stage {
-            Stage::Spawning | Stage::Starting => InstanceState::Starting,
+            Stage::Spawning | Stage::Starting | Stage::Examining => InstanceState::Starting,
             Stage::Ready if !self.accepts => InstanceState::Starting,
             Stage::Ready if self.frozen == Frozen::Yes => InstanceState::Frozen,
             Stage::Ready => InstanceState::Ready,
@@ -171,7 +176,8 @@ impl InstanceRecord {
             Stage::Exited => InstanceState::Ended,
         };
         let (number, pid, begun) = (self.handle.number(), self.pid, self.begun);
-        InstanceStatus { number, pid, state, begun, entrances: Arc::clone(&self.entrances) }
+        let release = self.release.clone();
+        InstanceStatus { number, pid, state, begun, release, entrances: Arc::clone(&self.entrances) }
     }
 
     /// When it reached the steps of its start, `ready` being the last.

@@ -101,7 +101,7 @@ fn place(instance: &InstanceRecord, hello: &Hello, workers: usize) -> Result<usi
     let shared = hello.kind == ConnectionKind::Shared;
     let starting = match instance.stage {
         Stage::Spawning | Stage::Starting => true,
-        Stage::Ready => false,
+        Stage::Ready | Stage::Examining => false,
         Stage::Draining if !shared => false, // exchanges that are open may need one
         _ => return Err("P-31: the instance is being stopped".to_owned()),
     };

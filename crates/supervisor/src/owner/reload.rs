@@ -77,6 +77,7 @@ impl Owner {
             record.circuit = Circuit::new(record.spec.max_failures); // what failed was something else
             record.last_failure = None;
             self.restart_zygote(id, now);
+            self.abandon_candidate(id, "the settings of the service have changed meanwhile; deploy again", now);
         }
         let record = &self.records[id];
         tracing::info!(service = %record.service.name(), outdated, "its settings have changed");
@@ -84,7 +85,7 @@ impl Owner {
         id
     }
 
-    fn follow_settings(&mut self, id: usize, now: Instant) {
+    pub(super) fn follow_settings(&mut self, id: usize, now: Instant) {
         let record = &self.records[id];
         let outdated =
             |member: &u64| self.instances.get(member).is_some_and(|instance| instance.version != record.version);
@@ -118,6 +119,7 @@ impl Owner {
             record.service.configure(&record.spec);
             tracing::info!(service = %record.service.name(), "no longer configured: stopping");
             self.stop_zygote(id, now);
+            self.abandon_candidate(id, "the service is no longer configured", now);
             let record = &self.records[id];
             let waiting = record.service.queue.waiting();
             for member in record.members.iter().chain(&record.successor).copied().collect::<Vec<_>>() {

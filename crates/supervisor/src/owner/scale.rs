@@ -40,6 +40,9 @@ impl Owner {
             self.records[service].service.queue.refuse(0, &error);
             return;
         }
+        if self.records[service].outdated {
+            return; // until it is renewed
+        }
         let waiting = self.records[service].service.queue.look();
         if waiting.count > 0 {
             self.thaw_for(service, &waiting, now);

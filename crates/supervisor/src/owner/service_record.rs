@@ -1,7 +1,9 @@
 //! What the supervisor's thread knows of a service.
 
+use super::candidate::{Candidate, Step, tell};
 use super::instance_record::InstanceRecord;
 use super::reported_bounds::ReportedBounds;
+use crate::deploy::DeployError;
 use crate::error::StartError;
 use crate::instance::InstanceState;
 use crate::policy::circuit::Circuit;
@@ -24,6 +26,8 @@ pub(crate) struct ServiceRecord {
     pub(super) members: Vec<u64>,
     /// An instance that starts to take the place of a ready one.
     pub(super) successor: Option<u64>,
+    /// An instance of a release that is being tried.
+    pub(super) candidate: Option<Candidate>,
     pub(super) last_number: u64,
     pub(super) last_failure: Option<StartError>,
     pub(super) window: Window,
@@ -43,6 +47,10 @@ pub(crate) struct ServiceRecord {
     pub(super) version: u64,
     /// It is no longer configured.
     pub(super) retired: bool,
+    /// Its program changes: nothing is started until it is renewed.
+    pub(super) outdated: bool,
+    /// An instance is started when it is renewed.
+    pub(super) start_renewed: bool,
     /// What has been logged about its bounds.
     pub(super) reported: ReportedBounds,
 }
@@ -55,6 +63,7 @@ impl ServiceRecord {
             spec,
             members: Vec::new(),
             successor: None,
+            candidate: None,
             last_number: 0,
             last_failure: None,
             window: Window::default(),
@@ -66,6 +75,8 @@ impl ServiceRecord {
             zygote: None,
             version: 0,
             retired: false,
+            outdated: false,
+            start_renewed: false,
             reported: ReportedBounds::default(),
         }
     }
@@ -74,10 +85,25 @@ impl ServiceRecord {
         Arc::clone(&self.service)
     }
 
+    pub(super) fn is_candidate(&self, id: u64) -> bool {
+        self.candidate.as_ref().is_some_and(|candidate| candidate.id == id)
+    }
+
+    /// The instance is of no use any more: whoever waits for the release is told, unless that has become the current
+    /// one already.
+    pub(super) fn lose_candidate(&mut self, id: u64) {
+        let is_lost = |candidate: &mut Candidate| candidate.id == id && matches!(candidate.step, Step::Tried(_));
+        if let Some(candidate) = self.candidate.take_if(is_lost) {
+            let error = DeployError::not_tried("it was stopped before it took requests");
+            tell(candidate.reply, &self.service, Err(error));
+        }
+    }
+
     /// Publishes the state, for reports.
     pub(super) fn publish(&self, instances: &HashMap<u64, InstanceRecord>) {
         let service = self.service.id().0;
-        let serving = || self.members.iter().chain(&self.successor);
+        let candidate = self.candidate.as_ref().map(|candidate| &candidate.id);
+        let serving = || self.members.iter().chain(&self.successor).chain(candidate);
         let mut ending: Vec<&InstanceRecord> =
             instances.values().filter(|instance| instance.service == service).collect();
         ending.retain(|instance| !serving().any(|id| *id == instance.id()));

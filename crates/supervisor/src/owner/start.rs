@@ -1,8 +1,9 @@
 //! From the first request to a ready instance.
 
 use super::instance_record::{AskedBy, InstanceRecord, Stage};
-use super::outputs::{outputs, pumped};
+use super::outputs::{Outputs, outputs, pumped};
 use super::random::{new_token, random};
+use super::role::{Placed, Role};
 use super::service_record::uses_port;
 use super::state::Owner;
 use crate::concurrency_limiter::ConcurrencyLimiter;
@@ -20,7 +21,7 @@ use crate::policy::recycle::{LimitReached, RecycleLimits};
 use crate::queue::{Entrance, Entrances};
 use crate::service::Service;
 use crate::service_id::ServiceId;
-use crate::spec::ServiceSpec;
+use crate::spec::{EarlyRequests, ServiceSpec};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,9 +56,11 @@ impl Owner {
         let Some(instance) = self.instances.get(&id) else { return };
         let record = &self.records[instance.service];
         let serves = |other: &u64| self.instances.get(other).is_some_and(|instance| instance.stage == Stage::Ready);
-        let others_serve =
-            instance.replaces.is_some() || record.members.iter().any(|other| *other != id && serves(other));
-        let asks = if others_serve || record.service.queue.waiting() == 0 { Asks::Itself } else { Asks::Requests };
+        let holds = record.spec.early_requests == EarlyRequests::Held
+            || instance.replaces.is_some()
+            || record.is_candidate(id)
+            || record.members.iter().any(|other| *other != id && serves(other));
+        let asks = if holds || record.service.queue.waiting() == 0 { Asks::Itself } else { Asks::Requests };
         match instance.listener.as_ref().map(|listener| Acceptance::of(listener, asks)) {
             Some(Ok(Some(acceptance))) => {
                 let probe = self.probes.spawn(acceptance.wait(id));
@@ -70,7 +73,7 @@ impl Owner {
             Some(Err(error)) => tracing::error!(%error, "cannot look at a service's socket; it counts as ready"),
         }
         let waits = self.instances.get(&id).is_some_and(|instance| instance.probe.is_some());
-        if others_serve && waits { self.publish_instance(id) } else { self.become_ready(id, now) }
+        if holds && waits { self.publish_instance(id) } else { self.become_ready(id, now) }
     }
 
     pub(super) fn spawn_failed(&mut self, id: u64, reason: String, now: Instant) {
@@ -111,6 +114,9 @@ impl Owner {
     /// The instance takes exchanges; those who wait enter it, as far as there is room. The one that it replaces is
     /// drained.
     pub(super) fn become_ready(&mut self, id: u64, now: Instant) {
+        if self.needs_examination(id) {
+            return self.examine(id, now);
+        }
         let Some(instance) = self.instances.get_mut(&id) else { return };
         let record = &mut self.records[instance.service];
         instance.ready_at = Some(now);
@@ -157,7 +163,9 @@ impl Owner {
 
     /// HTTP: first bytes of an answer came.
     pub(super) fn answered(&mut self, id: u64, now: Instant) {
-        if self.instances.get(&id).is_some_and(|instance| !instance.start_over) {
+        // That of a health request is looked at when it is ready.
+        let is_news = |instance: &InstanceRecord| !instance.start_over && instance.stage != Stage::Examining;
+        if self.instances.get(&id).is_some_and(is_news) {
             self.accepts(id, now);
             self.start_is_over(id, now);
         }
@@ -187,7 +195,8 @@ impl Owner {
     /// Starts an instance; with `replaces` it takes the place of that one.
     pub(super) fn start(&mut self, service: usize, worker: usize, replaces: Option<u64>, now: Instant) -> Started {
         self.records[service].held = false;
-        let Err(error) = self.try_start(service, worker, replaces, now) else { return Started::Yes };
+        let role = replaces.map_or(Role::Member, Role::Successor);
+        let Err(error) = self.try_start(service, worker, &role, now) else { return Started::Yes };
         let record = &mut self.records[service];
         record.circuit.ended(InstanceEnd::NeverReady, now, random());
         record.service.status_mut().failed_starts += 1;
@@ -204,7 +213,15 @@ impl Owner {
         Started::No
     }
 
-    fn try_start(&mut self, service: usize, worker: usize, replaces: Option<u64>, now: Instant) -> io::Result<()> {
+    /// Starts an instance in a role; returns its id.
+    pub(super) fn try_start(
+        &mut self,
+        service: usize,
+        worker: usize,
+        role: &Role<'_>,
+        now: Instant,
+    ) -> io::Result<u64> {
+        let placed = Placed::of(&self.records[service].spec, role)?;
         let number = self.records[service].last_number + 1;
         let id = self.next_id();
         let listener = match self.records[service].spec.transport.socket() {
@@ -226,26 +243,23 @@ impl Owner {
             inherit = Inherit::Listener;
         }
         let mark = new_token()?;
-        let request = self.request(&handle, Identity { token: token.as_deref(), mark: &mark }, inherit);
-        self.execute(service, request, fds, now)?;
-        // From here on the guardian answers, so nothing may fail.
-        let record = &mut self.records[service];
-        let tail = Arc::new(Tail::default());
-        for (output, from) in outputs {
-            let service = &record.service;
-            let (service, dropped_lines) = (Arc::clone(service.name()), Arc::clone(&service.dropped_lines));
-            let (tail, sink) = (Arc::clone(&tail), self.log.clone());
-            let hints = Hints::new(&record.spec.isolation, record.spec.dir.as_deref());
-            let pump = Pump { service, dropped_lines, instance: number, output, tail, sink, hints };
-            self.pumps.spawn(pumped(id, pump, from));
+        let identity = Identity { token: token.as_deref(), mark: &mark };
+        let request = placed.applied(self.request(&handle, identity, inherit));
+        match role {
+            Role::Candidate(_) => self.guardian()?.spawn(request, fds)?, // a zygote has imported the current release
+            Role::Member | Role::Successor(_) => self.execute(service, request, fds, now)?,
         }
+        // From here on the guardian answers, so nothing may fail.
+        let tail = self.pump(service, which, outputs);
+        let record = &mut self.records[service];
         if let Some(token) = &token {
             self.tokens.insert(token.clone(), id);
         }
         record.last_number = number;
-        match replaces {
-            Some(_) => record.successor = Some(id),
-            None => record.members.push(id),
+        match role {
+            Role::Successor(_) => record.successor = Some(id),
+            Role::Member => record.members.push(id),
+            Role::Candidate(_) => {} // the caller has more to note of it
         }
         let recycle_limits = record.spec.recycle.jittered(random());
         let entrances = entrances(&record.spec, &record.service, &handle, &recycle_limits, self.workers.len());
@@ -253,7 +267,8 @@ impl Owner {
         let mut instance = InstanceRecord {
             uid,
             recycle_limits,
-            replaces,
+            replaces: role.replaces(),
+            release: placed.release,
             version,
             mark,
             token,
@@ -264,7 +279,22 @@ impl Owner {
         instance.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.instances.insert(id, instance);
         record.publish(&self.instances);
-        Ok(())
+        Ok(id)
+    }
+
+    /// Reads what an instance prints; returns the last of it.
+    fn pump(&mut self, service: usize, which: Which, outputs: Outputs) -> Arc<Tail> {
+        let record = &self.records[service];
+        let tail = Arc::new(Tail::default());
+        for (output, from) in outputs {
+            let service = &record.service;
+            let (service, dropped_lines) = (Arc::clone(service.name()), Arc::clone(&service.dropped_lines));
+            let (tail, sink) = (Arc::clone(&tail), self.log.clone());
+            let hints = Hints::new(&record.spec.isolation, record.spec.dir.as_deref());
+            let pump = Pump { service, dropped_lines, instance: which.number, output, tail, sink, hints };
+            self.pumps.spawn(pumped(which.id, pump, from));
+        }
+        tail
     }
 
     fn request(&self, instance: &Instance, identity: Identity<'_>, inherit: Inherit) -> SpawnRequest {

@@ -2,8 +2,10 @@
 //!
 //! The files beside this one change it, each in one phase of an instance's life. Here is what all of them use.
 
+use super::candidate::Switched;
 use super::greeting::Greeting;
 use super::instance_record::InstanceRecord;
+use super::orphans::Orphans;
 use super::process_group::continue_group;
 use super::service_record::ServiceRecord;
 use super::timers::Timers;
@@ -64,6 +66,9 @@ pub(crate) struct Owner {
     pub(super) pumps: JoinSet<u64>,
     pub(super) probes: JoinSet<u64>,
     pub(super) samples: JoinSet<Sample>,
+    pub(super) orphans: Orphans,
+    /// Links of releases that are being switched.
+    pub(super) switches: JoinSet<Switched>,
     /// Tasks that kill what the services of a dead guardian have left.
     pub(super) undertakers: JoinSet<()>,
     pub(super) zygotes: ZygoteTable,
@@ -119,6 +124,8 @@ impl Owner {
             pumps: JoinSet::new(),
             probes: JoinSet::new(),
             samples: JoinSet::new(),
+            orphans: Orphans::of_this_process()?,
+            switches: JoinSet::new(),
             undertakers: JoinSet::new(),
             zygotes: ZygoteTable::default(),
             changed: BTreeSet::new(),

@@ -21,6 +21,7 @@ impl Owner {
         instance.deadline = None;
         match instance.stage {
             Stage::Spawning | Stage::Starting => self.start_timed_out(id, now),
+            Stage::Examining => self.examination_over(id, now),
             Stage::Ready if !instance.start_over => self.look_accepted(id, now),
             Stage::Ready => self.look_idle(id, now),
             Stage::Draining => self.drain_goes_on(id, now),
@@ -152,6 +153,7 @@ impl Owner {
         let service = instance.service;
         let record = &mut self.records[service];
         record.members.retain(|member| *member != id);
+        record.lose_candidate(id);
         match record.successor {
             Some(successor) if successor == id => record.successor = None,
             // What was to take its place has a place now.
@@ -189,7 +191,7 @@ impl Owner {
         let Some(instance) = self.instances.get_mut(&id) else { return };
         match instance.stage {
             Stage::Ready => self.drain(id, AskedBy::Gateway, now),
-            Stage::Spawning | Stage::Starting => {
+            Stage::Spawning | Stage::Starting | Stage::Examining => {
                 let (service, begun) = (instance.service, instance.begun);
                 let error = self.refusal(service, Phase::Stopping, "it was stopped while it was starting", begun);
                 self.give_up(id, now);

@@ -36,8 +36,10 @@ const NO_INSTANCE: u64 = 0;
 impl Owner {
     /// Starts the service's zygote, if it is to be there from the beginning.
     pub(super) fn boot_early(&mut self, service: usize, now: Instant) {
-        let preload = self.records[service].spec.zygote();
-        if preload.is_some_and(|preload| preload.at == PreloadAt::Boot) {
+        let spec = &self.records[service].spec;
+        // Before the first release there is nothing to import, and no folder to do so in.
+        let has_folder = spec.releases.is_none() || spec.dir.as_ref().is_some_and(|dir| dir.is_dir());
+        if has_folder && spec.zygote().is_some_and(|preload| preload.at == PreloadAt::Boot) {
             self.boot_zygote(service, now);
         }
     }

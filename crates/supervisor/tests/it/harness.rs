@@ -79,6 +79,7 @@ pub(crate) enum Seen {
     Asked { worker: usize, for_worker: u32 },
     Drain { worker: usize, instance: u64 },
     Gone { worker: usize, instance: u64 },
+    Examined { worker: usize, instance: u64 },
 }
 
 async fn work(worker: usize, mut events: WorkerEvents, seen: mpsc::UnboundedSender<Seen>) {
@@ -102,6 +103,15 @@ async fn work(worker: usize, mut events: WorkerEvents, seen: mpsc::UnboundedSend
                 frame.extend_from_slice(&(grace.as_millis() as u32).to_le_bytes());
                 send(&mut writers, instance.number(), &frame).await;
                 Seen::Drain { worker, instance: instance.number() }
+            }
+            WorkerEvent::Examine(examination) => {
+                let instance = examination.lease.instance();
+                match examination.health.target.as_str() {
+                    "/sick" => instance.report_health(Err("it answered with status 500".to_owned())),
+                    "/silent" => {}
+                    _ => instance.report_health(Ok(200)),
+                }
+                Seen::Examined { worker, instance: instance.number() }
             }
             WorkerEvent::Gone { instance } => {
                 writers.remove(&instance.number());

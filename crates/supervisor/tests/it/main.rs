@@ -7,6 +7,7 @@
     reason = "tests; the lints' own exception leaves out the functions beside them"
 )]
 
+mod deploy;
 mod freeze;
 mod guardian;
 mod harness;
@@ -14,6 +15,7 @@ mod http;
 mod load;
 mod pipe;
 mod reload;
+mod renew;
 mod scale;
 mod start;
 mod stop;
