@@ -15,6 +15,7 @@ pub(crate) enum NameClass {
     OfConnection,
     Te,
     ContentLength,
+    Cookie,
     Other,
     /// Empty, or with a byte that no name has: upper-case letters among them (§8.2.1).
     Invalid,
@@ -41,6 +42,7 @@ impl NameClass {
             6 | 7 => Self::Scheme,
             8..=14 => Self::OtherPseudo,
             28 => Self::ContentLength,
+            32 => Self::Cookie,
             57 => Self::OfConnection, // transfer-encoding
             _ => Self::Other,
         }
@@ -59,6 +61,7 @@ impl NameClass {
             }
             b"te" => Self::Te,
             b"content-length" => Self::ContentLength,
+            b"cookie" => Self::Cookie,
             [] => Self::Invalid,
             _ if name.iter().all(|byte| is_name_byte(*byte)) => Self::Other,
             _ => Self::Invalid,

@@ -57,6 +57,17 @@ impl Request {
     }
 }
 
+/// What happened on a connection that its caller counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Events {
+    /// Streams that were reset because of what the client sent on them: those whose requests were malformed
+    /// (CVE-2019-9514), and those on which somebody was at work, which cost as much as streams that the client resets
+    /// itself (CVE-2025-8671).
+    pub faults: u32,
+    /// Requests whose header section was too large, which were answered with 431.
+    pub too_large: u32,
+}
+
 /// How far the end of a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
@@ -108,8 +119,7 @@ pub struct ServerConnection {
     driver: Option<Waker>,
     leaving: Leaving,
     is_over: bool,
-    /// Streams that were reset for what the client did, since [`ServerConnection::take_faults`].
-    faults: u32,
+    events: Events,
 }
 
 impl ServerConnection {
@@ -153,7 +163,7 @@ impl ServerConnection {
             driver: None,
             leaving: Leaving::No,
             is_over: false,
-            faults: 0,
+            events: Events::default(),
         }
     }
 
@@ -253,17 +263,23 @@ impl ServerConnection {
         self.stream_gone(id, Gone::Reset(code));
     }
 
-    /// Streams on which somebody was at work and that were reset since the last call, because of what the client sent
-    /// on them. They cost as much as those that it resets itself (CVE-2025-8671).
-    pub fn take_faults(&mut self) -> u32 {
-        std::mem::take(&mut self.faults)
+    /// What happened since the last call and no other method tells.
+    #[inline]
+    pub fn take_events(&mut self) -> Events {
+        std::mem::take(&mut self.events)
     }
 
     /// Resets a stream for what the client has sent on it.
     fn fault(&mut self, id: u32, code: ErrorCode) {
         let is_at_work = self.streams.get(&id).is_some_and(|stream| stream.gone.is_none());
-        self.faults += u32::from(is_at_work); // one for a frame that was received
+        self.events.faults += u32::from(is_at_work); // one for a frame that was received
         self.reset_stream(id, code);
+    }
+
+    /// Whether frames of a stream that has no entry are to be ignored: it was reset here (§5.1), or the client knows
+    /// that it is not answered (§6.8).
+    fn is_ignored(&self, id: u32) -> bool {
+        self.reset.contains(&id) || matches!(self.leaving, Leaving::Known(last) if id > last)
     }
 
     /// Frames of this stream that are on their way are to be ignored.

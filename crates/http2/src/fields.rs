@@ -45,9 +45,13 @@ pub struct FieldTable {
     is_malformed: bool,
     has_padding: bool,
     content_length: Option<u64>,
+    /// Fields named `cookie`.
+    cookies: u32,
     /// Names that it may have, by length and first letter.
     names: u64,
 }
+
+const COOKIE: &[u8] = b"cookie";
 
 /// The bit of a name among [`FieldTable::names`].
 #[inline]
@@ -69,6 +73,7 @@ impl FieldTable {
             is_malformed: false,
             has_padding: false,
             content_length: None,
+            cookies: 0,
             names: 0,
         }
     }
@@ -146,8 +151,39 @@ impl FieldTable {
                 self.content_length = number;
                 self.is_malformed |= number.is_none();
             }
+            NameClass::Cookie => self.cookies += 1,
             _ => {}
         }
+    }
+
+    /// Makes one field of the cookies that came in several, where the first of them was. RFC 9113 §8.2.3: whatever is
+    /// not HTTP/2 sees them so; what compares requests must not see how a client has split them.
+    #[inline]
+    pub(crate) fn combine_cookies(&mut self) {
+        if self.cookies > 1 {
+            self.combine();
+        }
+    }
+
+    #[cold]
+    fn combine(&mut self) {
+        let mut all = COOKIE.to_vec();
+        let mut is_first = true;
+        let Self { text, places, .. } = self;
+        places.retain(|place| {
+            if text[place.name()] != *COOKIE {
+                return true;
+            }
+            all.extend_from_slice(if is_first { b"" } else { b"; " });
+            all.extend_from_slice(&text[place.value()]);
+            std::mem::take(&mut is_first)
+        });
+        let begin = text.len();
+        if let Some(place) = places.iter_mut().find(|place| text[place.name()] == *COOKIE) {
+            text.extend_from_slice(&all);
+            *place = Place { name: begin as u32, value: (begin + COOKIE.len()) as u32, end: text.len() as u32 };
+        }
+        self.cookies = 1;
     }
 
     /// Whether these are no fields of a request (§8.3.1).

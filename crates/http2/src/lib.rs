@@ -42,7 +42,7 @@ mod limits;
 mod stream;
 
 pub use connection::send::End;
-pub use connection::{Received, Request, ServerConnection};
+pub use connection::{Events, Received, Request, ServerConnection};
 pub use error::{ErrorCode, Gone, Violation};
 pub use fields::{Field, FieldTable, Fields};
 pub use frame::{FRAME_HEADER, MAX_FRAME, PREFACE};

@@ -5,8 +5,9 @@ pub const MAX_CONTINUATIONS: u32 = 128;
 /// Streams that the client has reset and whose requests have not ended yet, beyond [`Limits::streams`]: more end the
 /// connection (CVE-2023-44487).
 pub const MAX_RESET_STREAMS: usize = 128;
-/// Streams that were reset here, of which frames that were on their way are ignored (RFC 9113 §5.1); of earlier ones
-/// they are errors.
+/// Streams that were reset here, the latest ones, of which frames that were on their way are ignored. RFC 9113 §5.1
+/// requires that, and allows to limit for how long: of earlier ones DATA is answered with RST_STREAM (STREAM_CLOSED),
+/// which makes the stream one of these again, and a header section ends the connection (STREAM_CLOSED).
 pub(crate) const MAX_REMEMBERED: usize = 64;
 /// What a window may be (§6.9.1).
 pub(crate) const MAX_WINDOW: i64 = (1 << 31) - 1;

@@ -1,34 +1,19 @@
 //! Replays the corpus of the fuzz target `http2`: what a fuzzer has found once is tested for ever.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its corpus has failed")]
-
-use std::path::Path;
-
 use proptest::prelude::*;
 
 #[path = "../../../fuzz/checks/http2.rs"]
 mod http2;
-
-fn corpus() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/http2");
-    let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(!paths.is_empty(), "no corpus in {}", folder.display());
-    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
-}
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
 #[test]
 fn replayed() {
-    corpus().iter().for_each(|input| http2::check(input));
-}
-
-/// More of them where a fuzzer is missing: `PROPTEST_CASES=1000000`.
-fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3_000)
+    replay::replay("http2", http2::check);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(replay::cases()))]
 
     /// Two inputs spliced, and a few bytes changed, as a fuzzer would do.
     #[test]
@@ -38,7 +23,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         step in any::<u8>(),
     ) {
-        let corpus = corpus();
+        let corpus = replay::corpus("http2");
         let (first, second) = (first.get(&corpus), second.get(&corpus));
         let mut input = [&first[..cut.index(first.len())], &second[1..]].concat();
         input.insert(0, step);

@@ -68,15 +68,15 @@ impl ServerConnection {
         // First, because the table of the decoder is to stay that of the encoder.
         let limits = SectionLimits { max_kept: self.limits.header_list, max_unpacked: self.limits.max_unpacked() };
         self.decoder.decode(block, limits, table)?;
+        table.combine_cookies();
         let (id, ends) = (header.stream, header.has(flag::END_STREAM));
         if id <= self.last {
             return self.late_section(id, ends, table).map(|()| Received::Frame);
         }
         self.skipped = self.last + 1..id;
         self.last = id;
-        if matches!(self.leaving, Leaving::Known(last) if id > last) {
-            self.remember(id); // §6.8: its client sends it elsewhere
-            return Ok(Received::Frame);
+        if self.is_ignored(id) {
+            return Ok(Received::Frame); // §6.8: its client sends it elsewhere
         }
         if self.streams.len() >= self.limits.streams as usize + MAX_RESET_STREAMS {
             return Err(Violation::Resets);
@@ -91,6 +91,7 @@ impl ServerConnection {
         } else if table.is_too_large() {
             self.refuse_section(id, ends);
         } else if is_malformed(table) {
+            self.events.faults += 1;
             self.reset_stream(id, ErrorCode::PROTOCOL_ERROR);
         } else {
             return Ok(Received::Request(Request { stream: id, ends, content_length }, table.fields()));
@@ -100,6 +101,7 @@ impl ServerConnection {
 
     /// RFC 6585 §5: 431, without a word.
     fn refuse_section(&mut self, id: u32, ends: bool) {
+        self.events.too_large += 1;
         let mut block = Vec::new();
         self.begin_block(&mut block);
         encode_status(431, &mut block);
@@ -113,7 +115,7 @@ impl ServerConnection {
     fn late_section(&mut self, id: u32, ends: bool, table: &mut FieldTable) -> Result<(), Violation> {
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.gone.is_none()) else {
             return match () {
-                () if self.reset.contains(&id) => Ok(()), // it was on its way
+                () if self.is_ignored(id) => Ok(()), // it was on its way
                 () if self.skipped.contains(&id) => Err(Violation::StreamNumber),
                 () => Err(Violation::ClosedStream),
             };

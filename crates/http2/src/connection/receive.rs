@@ -96,7 +96,7 @@ impl ServerConnection {
             _ => {
                 self.take_back(payload.len());
                 // §5.1: frames that were on their way are ignored.
-                (!self.reset.contains(&id)).then_some(ErrorCode::STREAM_CLOSED)
+                (!self.is_ignored(id)).then_some(ErrorCode::STREAM_CLOSED)
             }
         };
         if let Some(code) = fault {

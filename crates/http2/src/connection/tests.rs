@@ -157,6 +157,30 @@ fn a_request_that_is_answered_at_once() {
     assert_eq!(written(&mut small), []);
 }
 
+/// RFC 9113 §8.2.3
+#[test]
+fn cookies_in_several_fields_are_one() {
+    for (sent, expected) in [
+        (&[("cookie", "a=1")][..], &["cookie: a=1"][..]),
+        (
+            &[("x-a", "1"), ("cookie", "a=1"), ("x-b", "2"), ("cookie", ""), ("cookie", "b=2")],
+            &["x-a: 1", "cookie: a=1; ; b=2", "x-b: 2"],
+        ),
+        (&[("cookie", ""), ("cookie", ""), ("cookies", "c")], &["cookie: ; ", "cookies: c"]),
+    ] {
+        let (mut connection, mut table) = (begun(), FieldTable::new());
+        for id in [1, 3] {
+            let bytes = frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, id, &block(sent));
+            let (_, received) = connection.receive(&bytes, &mut table).unwrap();
+            let Received::Request(_, fields) = received else { panic!("{received:?}") };
+            let text = |bytes| std::str::from_utf8(bytes).unwrap();
+            let lines = fields.iter().map(|field| format!("{}: {}", text(field.name), text(field.value)));
+            assert_eq!(lines.collect::<Vec<_>>(), expected);
+            assert!(fields.may_have(b"cookie"));
+        }
+    }
+}
+
 #[test]
 fn a_body_at_the_pace_of_its_windows() {
     let mut connection = begun_with(&[(4, 5)]);
@@ -394,13 +418,15 @@ fn streams_that_a_client_has_reset_are_counted() {
         ([get(1), get(3), window_update(1, (1 << 31) - 1), frame(kind::DATA, 0, 3, b"x")].concat(), 2),
         ([get(1), frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 1, 0])].concat(), 1),
         ([post(1), post(1)].concat(), 1),
+        // CVE-2019-9514
+        (frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block(&[("te", "x")])), 1),
         // Nobody was at work.
         ([get(1), reset(1), window_update(1, 0)].concat(), 0),
-        (frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block(&[("te", "x")])), 0),
     ] {
         let mut connection = begun();
         receive(&mut connection, &bytes).unwrap();
-        assert_eq!((connection.take_faults(), connection.take_faults()), (expected, 0), "{bytes:?}");
+        let faults = [connection.take_events(), connection.take_events()].map(|events| events.faults);
+        assert_eq!(faults, [expected, 0], "{bytes:?}");
     }
 }
 
@@ -475,6 +501,9 @@ fn heads_that_are_too_large() {
         &frame(1, 5, 1, &block(&[("x-large", &large)])),
         &[(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, [&[0x08, 0x03][..], b"431"].concat())],
     );
+    let mut connection = begun();
+    receive(&mut connection, &[1, 3].map(|id| frame(1, 5, id, &block(&[("x-large", &large)]))).concat()).unwrap();
+    assert_eq!((connection.take_events().too_large, connection.take_events().too_large), (2, 0));
     let bomb = "~".repeat(17_000);
     let begin = frame(kind::HEADERS, flag::END_STREAM, 1, &block(&[("x-large", &bomb)])[..MAX_FRAME]);
     let rest = frame(kind::CONTINUATION, flag::END_HEADERS, 1, &block(&[("x-large", &bomb)])[MAX_FRAME..]);
@@ -518,6 +547,51 @@ fn leaving() {
     assert!(!connection.has_left());
     connection.end(ErrorCode::NO_ERROR);
     assert_eq!(written(&mut connection), [goaway(3)], "never more than was said (RFC 9113 §6.8)");
+}
+
+/// RFC 9113 §6.8: of streams behind the last one of GOAWAY everything is ignored, however many there are.
+#[test]
+fn streams_behind_the_last_one() {
+    let mut connection = begun();
+    receive(&mut connection, &post(1)).unwrap();
+    connection.leave();
+    receive(&mut connection, &frame(kind::PING, flag::ACK, 0, &LEAVING)).unwrap();
+    written(&mut connection);
+    let trailers = |id| frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, id, &[0x00, 1, b'x', 1, b'y']);
+    let late = || (3..3 + 4 * MAX_REMEMBERED as u32).step_by(2);
+    let heads: Vec<u8> = late().flat_map(post).collect();
+    let rest: Vec<u8> = late().flat_map(|id| [frame(kind::DATA, 0, id, b"x"), trailers(id)].concat()).collect();
+    assert_eq!(receive(&mut connection, &[heads, rest].concat()), Ok(vec![]));
+    assert_eq!(written(&mut connection), []);
+    assert!(connection.has_streams(), "the first one is answered");
+}
+
+/// RFC 9113 §5.1: what was on its way to a stream that was reset here is ignored, for the latest of them.
+#[test]
+fn streams_that_were_reset_long_ago() {
+    let reset_here = |count: usize| {
+        let mut connection = begun();
+        for id in (1..).step_by(2).take(count) {
+            receive(&mut connection, &post(id)).unwrap();
+            connection.drop_sender(id);
+            connection.drop_receiver(id);
+        }
+        written(&mut connection);
+        connection
+    };
+    let data = frame(kind::DATA, 0, 1, b"x");
+    let mut connection = reset_here(MAX_REMEMBERED);
+    assert_eq!(receive(&mut connection, &[data.clone(), get(1)].concat()), Ok(vec![]));
+    assert_eq!(written(&mut connection), []);
+    let mut connection = reset_here(MAX_REMEMBERED + 1);
+    for frame in [reset(1), window_update(1, 5)] {
+        assert_eq!(receive(&mut connection, &frame), Ok(vec![]), "of any closed stream");
+    }
+    assert_eq!(written(&mut connection), []);
+    assert_eq!(receive(&mut connection, &get(1)), Err(Violation::ClosedStream));
+    let mut connection = reset_here(MAX_REMEMBERED + 1);
+    assert_eq!(receive(&mut connection, &[data.clone(), data, get(1)].concat()), Ok(vec![]), "it is a late one again");
+    assert_eq!(written(&mut connection), [reset_with(1, ErrorCode::STREAM_CLOSED)]);
 }
 
 #[test]
