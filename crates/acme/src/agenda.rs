@@ -24,7 +24,7 @@ pub const MAX_NAMES: usize = 50_000;
 pub const MAX_ON_DEMAND: usize = 10_000;
 /// A name that came on demand is waited for if it may be ordered again so soon.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// When it is asked again whether a name may go on having a certificate, after a refusal, and if nobody could say.
+/// When `on_demand.ask` is asked again whether a name may keep its certificate, after a refusal or no answer.
 const REFUSED_AGAIN: Duration = Duration::from_secs(3600);
 const UNANSWERED_AGAIN: Duration = Duration::from_secs(300);
 /// How soon it is looked again whether another gateway has the certificate that it is getting.
@@ -64,7 +64,7 @@ pub enum Work {
         /// This name.
         name: Name,
     },
-    /// Wait for what is under way, for somebody who wants something, or until this time.
+    /// Wait for a task that is under way, for a command, or until this time.
     Nothing {
         /// `None`: nothing comes by itself.
         until: Option<SystemTime>,
@@ -93,7 +93,7 @@ pub struct NameState {
 }
 
 impl Agenda {
-    /// For so many authorities.
+    /// For this number of authorities.
     #[must_use]
     pub fn new(authorities: usize, seed: u64) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Agenda {
         changed
     }
 
-    /// A name that somebody asked for, and that may have a certificate.
+    /// A name that a client asked for, and that may have a certificate.
     pub fn demand(&mut self, name: &Name, now: SystemTime) -> Demand {
         if !self.entries.contains_key(name) && !self.add(name, false) {
             return Demand::Full;
@@ -133,14 +133,14 @@ impl Agenda {
         self.waits(name, now)
     }
 
-    /// What somebody who asks for a name may expect, now that an order has failed, or before there is one.
+    /// What a client that asks for a name can expect after a failed order, or before the first one.
     pub fn waits(&mut self, name: &Name, now: SystemTime) -> Demand {
         let authorities = &self.authorities;
         let Some(entry) = self.entries.get_mut(name) else { return Demand::Full };
         let ready = entry.ready(authorities, now).map(|(at, _)| at).filter(|at| *at > now + PATIENCE);
         match ready.filter(|_| entry.busy.is_none() && entry.elsewhere.is_none()) {
             Some(until) => {
-                // Nothing is ordered for a client who has gone.
+                // No client waits for it any more, so nothing is ordered.
                 entry.is_permitted = entry.is_routed;
                 Demand::NotBefore(until)
             }
@@ -270,7 +270,7 @@ impl Agenda {
         true
     }
 
-    /// What to do now. What it gives out is under way until it is told how that went.
+    /// What to do now. A task that it returns is under way until its result is reported.
     pub fn next(&mut self, now: SystemTime) -> Work {
         self.shorten(now);
         let room = Room::of(self.entries.values());
@@ -401,7 +401,7 @@ pub struct Changed {
     pub over: usize,
 }
 
-/// What becomes of a name that somebody asked for.
+/// What a name that a client asked for gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// It is, or will be, ordered at once.
@@ -419,7 +419,7 @@ pub enum Permission {
     Given,
     /// It may not.
     Refused,
-    /// Nobody could say, for this reason.
+    /// `on_demand.ask` gave no answer, for this reason.
     Unknown(String),
 }
 
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_it_waits_for_nothing() {
+    fn a_renewal_on_request_does_not_wait() {
         let mut agenda = agenda(1, &["a.org"]);
         let a = name("a.org");
         order(&mut agenda, day(0));
@@ -636,13 +636,13 @@ mod tests {
         let changed = agenda.route(&names(&["b.org", "d.org"]));
         assert_eq!(changed, Changed { new: vec![name("d.org")], gone: vec![name("a.org")], over: 0 });
         assert!(agenda.knows(&name("c.org")) && !agenda.knows(&name("a.org")));
-        // What comes for a name that has gone is nobody's.
+        // Results for a name that was removed are dropped.
         agenda.obtained(&name("a.org"), facts(day(0)), Issuer::Configured(0), day(0));
         assert!(!agenda.knows(&name("a.org")));
     }
 
     #[test]
-    fn a_name_on_demand_is_ordered_for_who_waits_and_not_again_by_itself() {
+    fn a_name_on_demand_is_ordered_for_a_waiting_client_and_not_again_by_itself() {
         let mut agenda = agenda(1, &[]);
         let a = name("a.org");
         assert_eq!(agenda.demand(&a, day(0)), Demand::Ordered);

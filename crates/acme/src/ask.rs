@@ -1,4 +1,4 @@
-//! Who says whether a name that no route names may have a certificate.
+//! `on_demand.ask`: a server that says whether a name that no route names may have a certificate.
 
 use std::io;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct Ask {
 
 impl Ask {
     /// # Errors
-    /// It is to be asked by TLS, and this system has no roots.
+    /// The address is `https://`, and this system has no trusted roots.
     pub(crate) fn new(address: &str) -> io::Result<Self> {
         let roots = if address.starts_with("https://") { Roots::System } else { Roots::None };
         Ok(Self { address: address.to_owned(), http: HttpClient::new(roots, BOUNDS)? })

@@ -384,7 +384,7 @@ fn renewal_id(facts: &Facts) -> Option<CertificateIdentifier<'static>> {
     Some(CertificateIdentifier::new((&id.authority_key[..]).into(), (&id.serial[..]).into()).into_owned())
 }
 
-/// The MAC key, which nobody else may read.
+/// The MAC key; only the gateway's user may read its file.
 fn external_key(account: &ExternalAccount) -> Result<ExternalAccountKey, OrderError> {
     let path = account.key_file.display();
     let unusable = |why: String| OrderError::ExternalAccount(format!("{path}: {why}"));

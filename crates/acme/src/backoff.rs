@@ -1,4 +1,4 @@
-//! How long to wait after failures, by whom they concern. Pure: times and chance are arguments.
+//! How long to wait after failures of a name or of an authority. Pure: times and chance are arguments.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,7 +20,7 @@ const LIMITED_PAUSE: Duration = Duration::from_secs(60);
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Wait after an error that a second try does not meet again, such as a nonce that was refused.
 const TRANSIENT: Duration = Duration::from_secs(1);
-/// After so many in a row it is no longer taken for transient.
+/// After this many in a row a failure no longer counts as transient.
 const MAX_TRANSIENT: u32 = 10;
 /// Largest part of a wait that is added by chance, so that gateways do not come together.
 const JITTER: f64 = 0.25;

@@ -49,7 +49,7 @@ struct Shared {
     own: Mutex<HashMap<Token, Arc<str>>>,
     /// Whether there is one, so that a listener looks without a lock.
     any: AtomicBool,
-    /// To who asks the storage, if others may have been given tokens.
+    /// After a look into the storage, where other gateways keep their tokens.
     others: Option<mpsc::Sender<Question>>,
 }
 
@@ -75,7 +75,7 @@ pub enum Answer {
     Now(Arc<str>),
     /// Another gateway may have been given it: it is asked for.
     Later(oneshot::Receiver<Option<Arc<str>>>),
-    /// Nobody has it.
+    /// No gateway has it.
     Unknown,
 }
 
@@ -107,7 +107,7 @@ impl Answers {
         }
         let Some(others) = &self.0.others else { return Answer::Unknown };
         let (reply, answer) = oneshot::channel();
-        // Full: who asks for so many tokens is no authority.
+        // Full: no authority asks for this many tokens.
         others.try_send(Question { token, reply }).map_or(Answer::Unknown, |()| Answer::Later(answer))
     }
 

@@ -1,5 +1,5 @@
-//! Names that clients ask for and that no route names by itself: which of them are looked into, and how many get a
-//! certificate. Anybody may ask a gateway for any name, so all of it is bounded. Pure: the time is an argument.
+//! Names that clients ask for and that no route names: which of them the gateway looks up, and how many get a
+//! certificate. Any client may ask for any name, so every number here is bounded. Pure: the time is an argument.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use crate::name::Name;
 use crate::options::OrderRate;
 
-/// Most names that are looked into at once. A client that asks for one more is not waited for.
+/// Most names that are looked up at a time. A client that asks for another one gets no certificate for it.
 pub(crate) const MAX_PENDING: usize = 64;
-/// Most names of which it is remembered that they get no certificate.
+/// Most refused names that are remembered.
 const MAX_REFUSED: usize = 4096;
-/// How often it is looked which of them may be forgotten.
+/// How often refusals that are over are removed.
 const TIDIED_EVERY: Duration = Duration::from_secs(1);
 
-/// How long it is remembered that a name may have no certificate.
+/// How long a refusal by `on_demand.ask` is remembered.
 pub(crate) const REFUSED: Duration = Duration::from_secs(60);
-/// How long it is remembered that nobody could say, or that the storage did not answer.
+/// How long it is remembered that `on_demand.ask` or the storage did not answer.
 pub(crate) const UNANSWERED: Duration = Duration::from_secs(5);
-/// Longest time for which a name whose order failed is refused without another look.
+/// Longest time for which a name whose order failed is refused without another lookup.
 pub(crate) const FAILED_MAX: Duration = Duration::from_secs(3600);
 
-/// Names that were asked for. `W` is what those wait with who ask for the same name.
+/// Names that clients have asked for. `W` is what clients that ask for the same name wait with.
 #[derive(Debug)]
 pub(crate) struct Demands<W> {
     pending: HashMap<Name, W>,
@@ -29,14 +29,14 @@ pub(crate) struct Demands<W> {
     tidied: Option<Instant>,
 }
 
-/// What becomes of somebody who asks for a name.
+/// What a client that asks for a name has to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Demanded<W> {
-    /// He is the first, and waits.
+    /// Wait: it is the first.
     First(W),
-    /// He waits with others.
+    /// Wait with others.
     Another(W),
-    /// The name gets no certificate now, or too many are looked into.
+    /// Go on without: the name gets no certificate now, or too many are being looked up.
     Refused,
 }
 
@@ -45,7 +45,7 @@ impl<W: Clone> Demands<W> {
         Self { pending: HashMap::new(), refused: HashMap::new(), tidied: None }
     }
 
-    /// Somebody asks for a name.
+    /// A client asks for a name.
     pub(crate) fn demand(&mut self, name: &Name, now: Instant, wait: impl FnOnce() -> W) -> Demanded<W> {
         if let Some(waits) = self.pending.get(name) {
             return Demanded::Another(waits.clone());
@@ -58,7 +58,7 @@ impl<W: Clone> Demands<W> {
         Demanded::First(wait)
     }
 
-    /// It is known what becomes of a name: it has a certificate, or is refused for so long.
+    /// Ends the lookup of a name: it has a certificate (`None`), or is refused for a time.
     pub(crate) fn settle(&mut self, name: &Name, refused: Option<Duration>, now: Instant) {
         self.pending.remove(name);
         self.refused.remove(name);
@@ -68,7 +68,7 @@ impl<W: Clone> Demands<W> {
                 self.refused.retain(|_, until| now < *until);
                 self.tidied = Some(now);
             }
-            // Any one of them: who asks for it is looked into again.
+            // Any one of them: the next client that asks for it has it looked up again.
             let one = self.refused.keys().next().filter(|_| self.refused.len() >= MAX_REFUSED).cloned();
             one.and_then(|one| self.refused.remove(&one));
         }
@@ -120,7 +120,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn who_asks_for_the_same_name_waits_with_the_first() {
+    fn clients_that_ask_for_the_same_name_wait_together() {
         let (mut demands, now) = (Demands::new(), Instant::now());
         assert_eq!(demands.demand(&name(1), now, || 1), Demanded::First(1));
         assert_eq!(demands.demand(&name(1), now, || 2), Demanded::Another(1));

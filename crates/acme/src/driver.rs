@@ -61,7 +61,7 @@ pub struct Driver {
     /// In use, and not in the storage, which could not keep them; tried again then.
     unkept: BTreeMap<Name, Pair>,
     keep_at: Option<SystemTime>,
-    /// Who waits until nothing is being read.
+    /// Callers that wait until nothing is being read.
     wait_for_reads: Vec<std::sync::mpsc::Sender<()>>,
     obtained: u64,
     failed: u64,
@@ -137,7 +137,7 @@ impl Driver {
         Ok((acme, driver))
     }
 
-    /// Runs until it is told to stop, or nobody can tell it any more.
+    /// Runs until a command stops it, or until every handle that could send one is dropped.
     ///
     /// # Cancel safety
     /// Dropping it drops orders that are under way.
@@ -232,7 +232,7 @@ impl Driver {
                 }
             }
             Command::Renew(host, reply) => {
-                let _ = reply.send(self.renew(&host)); // who asked has gone
+                let _ = reply.send(self.renew(&host)); // an error: the caller does not wait any more
             }
             Command::Import(pair, reply) => match self.importable(&pair) {
                 Ok(names) => {
@@ -247,7 +247,7 @@ impl Driver {
                     });
                 }
                 Err(e) => {
-                    let _ = reply.send(Err(e)); // who asked has gone
+                    let _ = reply.send(Err(e)); // an error: the caller does not wait any more
                 }
             },
             Command::TellWhenRead(reply) => self.wait_for_reads.push(reply),
@@ -294,8 +294,8 @@ impl Driver {
         });
     }
 
-    /// A client has asked for a name that has no certificate: it is in the storage, or somebody says whether it may
-    /// have one.
+    /// A client has asked for a name that has no certificate: it is in the storage, or `on_demand.ask` says whether it
+    /// may have one.
     fn asked(&mut self, asked: Asked) {
         let Some(on_demand) = &mut self.on_demand else { return };
         let name = on_demand.begin(asked);
@@ -331,7 +331,7 @@ impl Driver {
         }
     }
 
-    /// Whoever waits for a name goes on waiting, or is told that there is no use in it.
+    /// Clients that wait for a name go on waiting, or learn that it gets no certificate.
     fn expect(&mut self, name: &Name, demand: Demand, now: SystemTime) {
         match demand {
             Demand::Ordered => {}
@@ -387,7 +387,7 @@ impl Driver {
         self.tasks.spawn(async move {
             let stored = means.storage.read(&Item::Challenge(token)).await.ok().flatten();
             let answer = stored.and_then(|bytes| String::from_utf8(bytes).ok());
-            let _ = reply.send(answer.map(Arc::from)); // who asked has gone
+            let _ = reply.send(answer.map(Arc::from)); // an error: the caller does not wait any more
             Done::Answered
         });
     }
@@ -406,7 +406,7 @@ impl Driver {
                     names.iter().for_each(|name| self.agenda.hold(name, facts.clone(), Issuer::Imported, now));
                     Ok(names)
                 });
-                let _ = reply.send(answer); // who asked has gone
+                let _ = reply.send(answer); // an error: the caller does not wait any more
             }
             Done::Looked(name, looked) => self.looked(&name, looked, now),
             Done::Permitted(name, permission) => self.agenda.permitted(&name, permission, now),

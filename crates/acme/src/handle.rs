@@ -14,7 +14,7 @@ use crate::name::{Name, Reach};
 use crate::options::OnDemand;
 use crate::storage::StorageError;
 
-/// What the owner is told. Cheap to clone.
+/// Sends commands to the owner. Cheap to clone.
 #[derive(Clone)]
 pub struct Acme {
     commands: mpsc::UnboundedSender<Command>,
@@ -51,7 +51,7 @@ pub struct OnDemandStatus {
     pub permitted: u64,
     /// Names that may have none.
     pub refused: u64,
-    /// Names of which nobody could say, or that could not be looked for.
+    /// Names for which `on_demand.ask` or the storage gave no answer.
     pub unanswered: u64,
     /// Names beyond the limit.
     pub limited: u64,
@@ -63,7 +63,7 @@ impl OnDemandStatus {
     }
 }
 
-/// Those who wait for certificates of names that they have asked for.
+/// Clients that wait for certificates of names that they have asked for.
 pub(crate) struct Waiting {
     demands: Mutex<Demands<watch::Receiver<()>>>,
     owner: mpsc::Sender<Asked>,
@@ -71,8 +71,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// It is known what becomes of a name, which is refused for so long, if at all. Whoever waits for it is told when
-    /// its [`Asked`] is dropped.
+    /// Ends the lookup of a name, which is refused for a time or has a certificate (`None`). Clients that wait wake
+    /// when its [`Asked`] is dropped.
     pub(crate) fn settle(&self, name: &Name, refused: Option<Duration>) {
         self.demands().settle(name, refused, Instant::now());
     }
@@ -82,7 +82,7 @@ impl Waiting {
     }
 }
 
-/// A name that a client has asked for. Those who wait are told when it is dropped.
+/// A name that a client has asked for. Clients that wait for it wake when this is dropped.
 pub(crate) struct Asked {
     pub(crate) name: Name,
     pub(crate) told: watch::Sender<()>,
@@ -130,7 +130,7 @@ pub(crate) struct Orders {
     pub(crate) status: Arc<Mutex<Arc<Status>>>,
 }
 
-/// Who ordered something is told what came of it.
+/// Reports the result of an order to its caller.
 pub(crate) type Reply = oneshot::Sender<Result<Vec<Name>, CommandError>>;
 
 pub(crate) enum Command {

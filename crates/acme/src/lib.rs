@@ -8,9 +8,9 @@
 //! ```
 //!
 //! [`Agenda`], [`Name`] and what is in `backoff`, `renewal` and `demand` name no socket, file or clock. It owns no
-//! listener: whoever has some answers HTTP-01 by [`Answers`], and shows what [`Certificates`] is told.
+//! listener: their owner answers HTTP-01 by [`Answers`], and serves what [`Certificates`] receives.
 //!
-//! Invariant: gateways with one storage place one order for a name: whoever has the lease looks into the storage first,
+//! Invariant: gateways with one storage place one order for a name: the holder of the lease reads the storage first,
 //! and gives it back only after he has stored what he got. (`order`)
 //!
 //! Invariant: a certificate that is there is shown until there is another one, whatever the authorities do. (`driver`)

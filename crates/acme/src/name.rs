@@ -17,7 +17,7 @@ const LOCAL: [&str; 9] = ["localhost", "test", "invalid", "example", "local", "i
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
-/// Whom the authorities give certificates to.
+/// The names that the authorities give certificates for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Public authorities: names of the public DNS only.

@@ -1,4 +1,4 @@
-//! Names that clients ask for and that no route names: who waits for them, and what was said about them.
+//! Names that clients ask for and that no route names: the clients that wait, and what `on_demand.ask` said.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,9 +15,9 @@ use crate::name::Name;
 use crate::options;
 use crate::storage::StorageError;
 
-/// Names that are looked for at once, in the storage and at the address that is asked.
+/// Names that are looked up at a time, in the storage and at `on_demand.ask`.
 const MAX_LOOKS: usize = 8;
-/// How often the log says that names get no certificate: anybody may ask for any name.
+/// The log says at most this often that a name gets no certificate: any client may ask for any name.
 const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// Names on demand, as their owner knows them.
@@ -25,7 +25,7 @@ pub(crate) struct OnDemand {
     ask: Ask,
     budget: Budget,
     waiting: Arc<Waiting>,
-    /// Who waits is told when what is here is dropped.
+    /// Clients that wait for a name are woken when its sender is dropped.
     told: HashMap<Name, watch::Sender<()>>,
     looks: usize,
     status: OnDemandStatus,
@@ -37,13 +37,13 @@ pub(crate) struct OnDemand {
 pub(crate) enum Verdict {
     /// It may have a certificate.
     Permitted,
-    /// It gets none for so long.
+    /// It gets none for this time.
     Refused(Duration),
 }
 
 impl OnDemand {
     /// # Errors
-    /// The address cannot be asked.
+    /// The address cannot be used.
     pub(crate) fn new(settings: &options::OnDemand, waiting: &Arc<Waiting>, now: Instant) -> io::Result<Self> {
         Ok(Self {
             ask: Ask::new(&settings.ask)?,
@@ -64,12 +64,12 @@ impl OnDemand {
         self.status.clone()
     }
 
-    /// Whether one more name may be looked for.
+    /// Whether another name may be looked up.
     pub(crate) fn has_room(&self) -> bool {
         self.looks < MAX_LOOKS
     }
 
-    /// A name is looked for from now on.
+    /// Begins the lookup of a name.
     pub(crate) fn begin(&mut self, Asked { name, told }: Asked) -> Name {
         self.looks += 1;
         self.told.insert(name.clone(), told);
@@ -82,7 +82,7 @@ impl OnDemand {
         self.status.stored += 1;
     }
 
-    /// The storage had none, and somebody was asked.
+    /// The storage had none, and `on_demand.ask` has answered or failed.
     pub(crate) fn judge(&mut self, name: &Name, permission: Result<Permission, StorageError>, now: Instant) -> Verdict {
         self.looks -= 1;
         let permission = permission.unwrap_or_else(|e| Permission::Unknown(e.to_string()));
@@ -123,16 +123,16 @@ impl OnDemand {
         }
     }
 
-    /// Whether somebody waits, or has waited, for a name of which it is not known what becomes of it.
+    /// Whether the lookup of a name has not ended.
     pub(crate) fn is_awaited(&self, name: &Name) -> bool {
         self.told.contains_key(name)
     }
 
-    /// It is known what becomes of a name: it has a certificate, or is refused for so long.
+    /// Ends the lookup of a name: it has a certificate (`None`), or is refused for a time.
     pub(crate) fn settle(&mut self, name: &Name, refused: Option<Duration>) {
         if let Some(told) = self.told.remove(name) {
             self.waiting.settle(name, refused);
-            drop(told); // behind it, so that whoever is told finds the refusal
+            drop(told); // after it, so that clients that wake find the refusal
         }
     }
 }

@@ -11,10 +11,10 @@ pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 /// Let's Encrypt for trying out: certificates that no browser takes, and generous limits.
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
-/// Certificates by ACME. Whoever writes this agrees to the authorities' terms of service.
+/// Certificates by ACME. An operator who configures this agrees to the authorities' terms of service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeSettings {
-    /// Whom an authority may write to.
+    /// The address that an authority may write to.
     pub email: Option<String>,
     /// In the order in which they are tried; at least one.
     pub authorities: Vec<AuthoritySettings>,
@@ -30,8 +30,8 @@ impl AcmeSettings {
     /// Most authorities.
     pub const MAX_AUTHORITIES: usize = 8;
 
-    /// Whom the authorities give certificates to: without a public one, names that only a private network has get some,
-    /// too.
+    /// The names that the authorities give certificates for: without a public one, names that only a private network
+    /// has get some, too.
     #[must_use]
     pub fn reach(&self) -> Reach {
         if self.authorities.iter().all(|authority| authority.root.is_some()) { Reach::Private } else { Reach::Public }
@@ -80,7 +80,7 @@ pub struct AuthoritySettings {
 pub struct ExternalAccount {
     /// The key's identifier.
     pub kid: String,
-    /// A file with the MAC key in base64url, which nobody else may read.
+    /// A file with the MAC key in base64url; only the gateway's user may read it.
     pub key_file: PathBuf,
 }
 

@@ -1,6 +1,6 @@
 //! One order under a lease, and what it brought, in the storage.
 //!
-//! Invariant: gateways with one storage place one order for a name: whoever has the lease looks into the storage first,
+//! Invariant: gateways with one storage place one order for a name: the holder of the lease reads the storage first,
 //! and gives it back only after he has stored what he got.
 
 use crate::authority::{Authority, Means, Wanted, kept};
@@ -38,7 +38,7 @@ pub(crate) async fn order(
             return Ok(Ordered::Found(pair));
         }
         let pair = authority.order(wanted, means).await?;
-        // Thrown away for a full disk, it would be ordered again, and the authority gives out only so many.
+        // Dropped because of a full disk, it would be ordered again, and authorities limit how many a name gets.
         let unkept = means.storage.write(&item, pair.to_stored()).await.err();
         Ok(Ordered::New(pair, unkept))
     };

@@ -56,7 +56,7 @@ pub(crate) struct Renewal {
 }
 
 impl Renewal {
-    /// Of a certificate that nobody was asked about yet. `chance` is between 0 and 1.
+    /// Of a certificate for which no authority has suggested a time yet. `chance` is between 0 and 1.
     pub(crate) fn new(not_before: SystemTime, not_after: SystemTime, ask_at: Option<SystemTime>, chance: f64) -> Self {
         let chosen = part(not_before, not_after, PART.0 + (PART.1 - PART.0) * chance.clamp(0.0, 1.0));
         Self { not_before, not_after, window: None, earliest: None, chosen, ask_at }

@@ -10,13 +10,17 @@
 //! | cannot be connected to | another place if the instance has ended | the next one has a socket of its own |
 //! | any other | never | the service said no, or had its time |
 //!
-//! Never when a part of the body is gone, and at most [`MAX_TRIES`] times in all.
+//! Never when a part of the body is gone, and at most [`MAX_TRIES`] times in all. A try at an instance that was
+//! told to go before it got the request is not one of them: a program that is saved ten times in a second is replaced
+//! ten times, and nobody has failed. Of those there are at most [`MAX_MOVES`].
 
 use std::time::Duration;
 
 /// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new
 /// instance.
 pub const MAX_TRIES: u32 = 3;
+/// Tries that do not count, because the instance was told to go before anything of the request was carried out.
+pub const MAX_MOVES: u32 = 16;
 /// How long the end of an instance may take from its socket to the supervisor.
 pub const END_NOTICE: Duration = Duration::from_millis(500);
 
@@ -96,11 +100,15 @@ pub enum BodyState {
 
 /// How often a request was sent.
 #[derive(Debug, Clone, Copy)]
-pub struct Tries(u32);
+pub struct Tries {
+    counted: u32,
+    /// Those at instances that were told to go.
+    moves: u32,
+}
 
 impl Tries {
     pub(crate) fn first() -> Self {
-        Self(1)
+        Self { counted: 1, moves: 0 }
     }
 
     /// Decides whether a request that failed is sent again, and counts it if so. `is_idempotent`: RFC 9110 §9.2.2.
@@ -109,10 +117,13 @@ impl Tries {
             BodyState::Spent => Again::Never,
             BodyState::Whole => again(fault, is_idempotent, instance),
         };
-        if again == Again::Never || self.0 >= MAX_TRIES {
+        let nothing_done = matches!(fault, Fault::Closed(Delivery::No, _) | Fault::Refused);
+        let is_move = nothing_done && instance.drains && !instance.has_ended;
+        let (count, most) = if is_move { (&mut self.moves, MAX_MOVES) } else { (&mut self.counted, MAX_TRIES) };
+        if again == Again::Never || *count >= most {
             return Again::Never;
         }
-        self.0 += 1;
+        *count += 1;
         again
     }
 }
@@ -211,5 +222,31 @@ mod tests {
         let closed = Fault::Closed(Delivery::No, Reuse::New);
         let again: Vec<_> = (0..4).map(|_| tries.again(closed, false, BodyState::Whole, RUNNING)).collect();
         assert_eq!(again, [Again::AnotherPlace, Again::AnotherPlace, Again::Never, Again::Never]);
+    }
+
+    #[test]
+    fn an_instance_that_was_told_to_go_costs_no_try() {
+        for fault in [Fault::Closed(Delivery::No, Reuse::New), Fault::Refused] {
+            let mut tries = Tries::first();
+            let mut again = |fault, instance| tries.again(fault, false, BodyState::Whole, instance);
+            for _ in 0..MAX_MOVES {
+                assert_eq!(again(fault, DRAINING), Again::AnotherPlace);
+            }
+            assert_eq!(again(fault, DRAINING), Again::Never);
+            let closed = Fault::Closed(Delivery::No, Reuse::New);
+            let counted: Vec<_> = (0..3).map(|_| again(closed, RUNNING)).collect();
+            assert_eq!(counted, [Again::AnotherPlace, Again::AnotherPlace, Again::Never]);
+        }
+    }
+
+    #[test]
+    fn what_was_perhaps_carried_out_and_what_has_ended_cost_a_try() {
+        let going = Instance { drains: true, has_ended: true };
+        for (delivery, instance) in [(Delivery::Maybe, DRAINING), (Delivery::No, going)] {
+            let mut tries = Tries::first();
+            let fault = Fault::Closed(delivery, Reuse::New);
+            let again: Vec<_> = (0..3).map(|_| tries.again(fault, true, BodyState::Whole, instance)).collect();
+            assert_eq!(again, [Again::AnotherPlace, Again::AnotherPlace, Again::Never], "{delivery:?}, {instance:?}");
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Requests that the gateway makes for itself: to authorities of certificates, for sets of keys, to who decides whether
-//! a request is let in. HTTP/1.1, with or without TLS, a connection for each. Redirects are not followed.
+//! Requests that the gateway makes for itself: to certificate authorities, for sets of keys, to an auth server that
+//! decides whether a request is let in. HTTP/1.1, with or without TLS, a connection for each. Redirects are not
+//! followed.
 //!
 //! Invariant: a request is bounded in time, from the look-up of the host's name to the last byte, and its answer in
 //! bytes ([`Bounds`]).

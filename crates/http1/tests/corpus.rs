@@ -1,8 +1,6 @@
 //! Replays the corpora of the fuzz targets `http1` and `http1_hyper`: what a fuzzer has found once is tested for ever.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot read its corpus has failed")]
-
-use std::path::Path;
+#![expect(clippy::expect_used, reason = "a test that cannot read its corpus has failed")]
 
 use proptest::prelude::*;
 
@@ -10,36 +8,22 @@ use proptest::prelude::*;
 mod http1;
 #[path = "../../../fuzz/checks/http1_hyper.rs"]
 mod http1_hyper;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
 /// Both targets take the same inputs, so each gets what was found with the other.
-fn corpus() -> Vec<Vec<u8>> {
-    let folders = ["http1", "http1_hyper"];
-    folders.iter().flat_map(|name| folder(name)).collect()
-}
-
-fn folder(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
-    let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(!paths.is_empty(), "no corpus in {}", folder.display());
-    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
-}
+const TARGETS: [&str; 2] = ["http1", "http1_hyper"];
 
 #[test]
 fn replayed() {
-    corpus().iter().for_each(|input| check(input));
+    TARGETS.iter().for_each(|target| replay::replay(target, check));
 }
 
 /// What stands between parts of messages, and what belongs nowhere.
 const ODD: &[u8] = b"\r\n :;,\t\0a0\x80/?#%@[]|\"\\<>*=-+.9\x7f\xc3";
 
-/// More of them where a fuzzer is missing: `PROPTEST_CASES=1000000`.
-fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3_000)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(replay::cases()))]
 
     /// Two inputs spliced, and a few bytes changed, as a fuzzer would do.
     #[test]
@@ -49,7 +33,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(ODD)), 0..4),
         mode in any::<u8>(),
     ) {
-        let corpus = corpus();
+        let corpus = TARGETS.map(replay::corpus).concat();
         let (first, second) = (first.get(&corpus), second.get(&corpus));
         // Without their first bytes, which are modes.
         let (first, second) = (&first[1..], &second[1..]);

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use pilotlight_printable::html;
+
 /// Elements of HTML that have no content and no end.
 const VOID: [&str; 6] = ["meta", "br", "hr", "img", "col", "input"];
 
@@ -140,19 +142,12 @@ impl Tag {
 
 /// Characters that XML does not have become U+FFFD: a text from a program's output may hold any.
 fn escape(text: &str, out: &mut String) {
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(character),
-            '\u{FFFE}' | '\u{FFFF}' => out.push('\u{FFFD}'),
-            control if control.is_control() => out.push('\u{FFFD}'),
-            other => out.push(other),
-        }
-    }
+    let is_missing = |character: char| match character {
+        '\n' | '\t' => false,
+        '\u{FFFE}' | '\u{FFFF}' => true,
+        other => other.is_control(),
+    };
+    out.push_str(&html(&text.replace(is_missing, "\u{FFFD}")));
 }
 
 #[cfg(test)]

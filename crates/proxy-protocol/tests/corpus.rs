@@ -3,25 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its corpus has failed")]
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use pilotlight_proxy_protocol::{Announced, Progress, parse};
 use proptest::prelude::*;
 
 #[path = "../../../fuzz/checks/proxy_protocol.rs"]
 mod proxy_protocol;
-
-fn corpus() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/proxy_protocol");
-    let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(!paths.is_empty(), "no corpus in {}", folder.display());
-    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
-}
+#[path = "../../../fuzz/replay.rs"]
+#[expect(dead_code, reason = "the corpus is not mutated here")]
+mod replay;
 
 #[test]
 fn replayed() {
-    corpus().iter().for_each(|input| proxy_protocol::check(input));
+    replay::replay("proxy_protocol", proxy_protocol::check);
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -30,6 +30,7 @@ pub use cluster::migrate::SlotMove;
 pub use cluster::view::KnownNode;
 pub use cluster::{Cluster, Failover, Node, Promotion};
 pub use error::Error;
+pub use port::PortLease;
 pub use proxy::{Accepting, DirectionFaults, Ending, FaultProxy, Faults, ProxiedConnection, ProxyStats};
 pub use script::{
     Answer, Handshake, ReceivedCommand, Script, ScriptError, ScriptedServer, ScriptedServerBuilder, Signal, SlotRange,

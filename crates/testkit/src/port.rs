@@ -1,4 +1,4 @@
-//! Ports that no parallel test process takes meanwhile.
+//! Ports that no parallel test process takes meanwhile. tests/e2e/ports.py has the same range and locks.
 
 use crate::error::Error;
 use rustix::fs::{FlockOperation, flock};
@@ -18,7 +18,7 @@ const MAX_TRIES: u32 = 1_000;
 
 /// A port that is ours until this is dropped, also while nothing listens on it.
 #[derive(Debug)]
-pub(crate) struct PortLease {
+pub struct PortLease {
     port: u16,
     /// Locked; the kernel unlocks it when the process ends, however it ends.
     _lock: File,
@@ -26,7 +26,10 @@ pub(crate) struct PortLease {
 
 impl PortLease {
     /// Takes a port whose bus port is free, too.
-    pub(crate) fn take() -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// The folder of the locks cannot be written, or no port of a thousand is free.
+    pub fn take() -> Result<Self, Error> {
         let dir = lock_dir();
         create_dir_all(&dir).map_err(Error::io("making the folder of port locks"))?;
         for _ in 0..MAX_TRIES {
@@ -48,7 +51,9 @@ impl PortLease {
         Err(Error::NoPort { tried: MAX_TRIES })
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// Its number.
+    #[must_use]
+    pub fn port(&self) -> u16 {
         self.port
     }
 }

@@ -1,6 +1,6 @@
 //! A folder: `accounts/`, `certificates/`, `challenges/` with a file for each item, `locks/`.
 //!
-//! Invariant: nobody but the owner may enter it (0700), and a file (0600) is replaced as a whole: written beside it,
+//! Invariant: only its owner may enter it (0700), and a file (0600) is replaced as a whole: written beside it,
 //! synced, renamed, and its folder synced.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -17,7 +17,7 @@ use crate::certificate::MAX_PAIR;
 /// Others may not enter, nor read.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// No validation takes longer, and nothing is being written for so long.
+/// No validation and no write takes longer.
 const LEFT_TIME: Duration = Duration::from_secs(3600);
 /// Bits of a mode that let others in.
 const OTHERS: u32 = 0o077;
@@ -151,7 +151,7 @@ fn blocking<'a, T: Send + 'static>(work: impl FnOnce() -> Result<T, StorageError
     Box::pin(async { tokio::task::spawn_blocking(work).await.unwrap_or(Err(StorageError::Gone)) })
 }
 
-/// Whoever reads the file sees all of the old or all of the new, even after a power cut.
+/// A reader sees all of the old file or all of the new one, even after a power cut.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut number = [0; 8];

@@ -9,7 +9,8 @@ use pilotlight_redis::{Client, Commands as _, Config, Script};
 
 use super::interface::{Item, LEASE_KEPT_EVERY, Lease, Pending, Storage, StorageError};
 
-/// How long a lease lasts that nobody keeps. Three times [`LEASE_KEPT_EVERY`]: one lost round trip costs nothing.
+/// How long a lease lasts that its holder does not renew. Three times [`LEASE_KEPT_EVERY`]: one lost round trip costs
+/// nothing.
 const LEASE_TIME: Duration = Duration::from_secs(30);
 const _: () = assert!(LEASE_TIME.as_secs() >= 3 * LEASE_KEPT_EVERY.as_secs());
 /// How long the answer to a challenge is kept: longer than an order may take.
@@ -17,7 +18,7 @@ const CHALLENGE_TIME: Duration = Duration::from_secs(600);
 /// How long the lease of a gateway that stops may take to be given back.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// Only who has the lease keeps it or gives it back.
+/// Only the holder of a lease may renew it or give it back.
 const KEEP: &str = "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0";
 const RELEASE: &str = "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0";
 

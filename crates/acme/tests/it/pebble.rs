@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pilotlight_acme::{AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, Offered, StorageSettings};
+use pilotlight_testkit::PortLease;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 /// How long a program may take to begin.
@@ -27,20 +27,23 @@ pub(crate) struct Behaviour {
     pub(crate) needs_external_account: bool,
 }
 
+/// Where its programs listen: nobody else does, also before they begin.
+struct Ports {
+    directory: PortLease,
+    management: PortLease,
+    dns: PortLease,
+    dns_management: PortLease,
+}
+
 /// A Pebble, or the place of one that has not begun.
 pub(crate) struct Pebble {
     dir: tempfile::TempDir,
-    port: u16,
+    ports: Ports,
     http: u16,
     tls: u16,
     behaviour: Behaviour,
     running: Option<Vec<Child>>,
     log: Arc<Mutex<String>>,
-}
-
-/// A port that nobody has.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Pebble {
@@ -59,7 +62,9 @@ impl Pebble {
         fs::write(dir.path().join("mac.key"), MAC_KEY).unwrap();
         use std::os::unix::fs::PermissionsExt as _;
         fs::set_permissions(dir.path().join("mac.key"), fs::Permissions::from_mode(0o600)).unwrap();
-        Self { dir, port: free_port(), http, tls, behaviour, running: None, log: Arc::default() }
+        let port = || PortLease::take().unwrap();
+        let ports = Ports { directory: port(), management: port(), dns: port(), dns_management: port() };
+        Self { dir, ports, http, tls, behaviour, running: None, log: Arc::default() }
     }
 
     /// Begins, and waits until it answers.
@@ -70,10 +75,11 @@ impl Pebble {
 
     /// Begins in its place.
     pub(crate) fn begin(&mut self) {
-        let (dns, path) = (free_port(), self.dir.path());
+        let (dns, dns_management) = (self.ports.dns.port(), self.ports.dns_management.port());
+        let path = self.dir.path();
         let config = serde_json::json!({ "pebble": {
-            "listenAddress": format!("127.0.0.1:{}", self.port),
-            "managementListenAddress": format!("127.0.0.1:{}", free_port()),
+            "listenAddress": format!("127.0.0.1:{}", self.ports.directory.port()),
+            "managementListenAddress": format!("127.0.0.1:{}", self.ports.management.port()),
             "certificate": path.join("cert.pem"), "privateKey": path.join("key.pem"),
             "httpPort": self.http, "tlsPort": self.tls, "ocspResponderURL": "",
             "externalAccountBindingRequired": self.behaviour.needs_external_account,
@@ -82,7 +88,7 @@ impl Pebble {
         fs::write(path.join("config.json"), config.to_string()).unwrap();
         let dns_server = ended_with_us("pebble-challtestsrv")
             .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-defaultIPv6", "", "-defaultIPv4", "127.0.0.1"])
-            .args(["-dns01", &format!("127.0.0.1:{dns}"), "-management", &format!("127.0.0.1:{}", free_port())])
+            .args(["-dns01", &format!("127.0.0.1:{dns}"), "-management", &format!("127.0.0.1:{dns_management}")])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -105,10 +111,13 @@ impl Pebble {
             }
         });
         self.running = Some(vec![pebble, dns_server]);
+        // The server of names as well: a validation that finds no address is an order that failed.
         let begun = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(begun.elapsed() < START, "Pebble does not answer: {}", self.log.lock().unwrap());
-            std::thread::sleep(Duration::from_millis(20));
+        for port in [dns_management, self.ports.directory.port()] {
+            while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+                assert!(begun.elapsed() < START, "Pebble does not answer: {}", self.log.lock().unwrap());
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
     }
 
@@ -127,7 +136,7 @@ impl Pebble {
         let path = |name: &str| -> PathBuf { self.dir.path().join(name) };
         let external_account = self.behaviour.needs_external_account;
         let authority = AuthoritySettings {
-            directory: format!("https://127.0.0.1:{}/dir", self.port),
+            directory: format!("https://127.0.0.1:{}/dir", self.ports.directory.port()),
             root: Some(path("root.pem")),
             external_account: external_account
                 .then(|| ExternalAccount { kid: KID.to_owned(), key_file: path("mac.key") }),

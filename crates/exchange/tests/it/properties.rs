@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pilotlight_exchange::retry::{Delivery, Fault, Instance, MAX_TRIES, Reuse};
+use pilotlight_exchange::retry::{Delivery, Fault, Instance, MAX_MOVES, MAX_TRIES, Reuse};
 use pilotlight_exchange::{
     Action, Adopted, BodyLeft, Event, Exchange, Found, Lookup, Method, OnlyIfCached, RedisReply, Refusal, Request,
     Response, RestOfBody, Stale, Status, Tier, Turn, Upstream, WaitsFor,
@@ -20,6 +20,8 @@ struct Player {
     request: Request,
     /// Since the request was given to a service first, or without a condition.
     sends: u32,
+    /// Of them, those at instances that were told to go.
+    moves: u32,
     must_not_send: bool,
     sent: Option<&'static str>,
     is_stored: bool,
@@ -112,7 +114,8 @@ impl Player {
     /// The service answers, or does not.
     fn send(&mut self, body: Option<&'static str>) -> Event<Plain> {
         self.sends += 1;
-        assert!(self.sends <= MAX_TRIES, "sent {} times", self.sends);
+        assert!(self.sends <= MAX_TRIES + self.moves, "sent {} times, {} of them moves", self.sends, self.moves);
+        assert!(self.moves <= MAX_MOVES, "moved {} times", self.moves);
         assert!(!self.must_not_send, "sent again");
         self.sent = body;
         match self.choose(4) {
@@ -143,6 +146,8 @@ impl Player {
         };
         self.status = 502;
         let instance = Instance { drains: self.yes(), has_ended: self.yes() };
+        let nothing_done = matches!(fault, Fault::Closed(Delivery::No, _) | Fault::Refused);
+        self.moves += u32::from(nothing_done && instance.drains && !instance.has_ended);
         Event::SendFailed { fault, failure: "fault", status: 502, body: self.left(), instance }
     }
 
@@ -201,7 +206,7 @@ impl Player {
                 Event::LandedFailed
             }
             Action::Validate(fill, ..) if self.yes() => {
-                (self.sends, self.must_not_send) = (0, false);
+                (self.sends, self.moves, self.must_not_send) = (0, 0, false);
                 Event::Mismatched(fill)
             }
             Action::Validate(_, stored, answer) => Event::Validated(stored, None, answer),
@@ -263,6 +268,7 @@ proptest! {
             fills: Count::default(),
             request,
             sends: 0,
+            moves: 0,
             must_not_send: false,
             sent: None,
             is_stored: false,

@@ -14,9 +14,7 @@ fn a_file_comes_behind_what_was_put_in_before() {
     file.write_all(&[b'f'; 10_000]).unwrap();
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             let (mut stream, mut peer) = pair(&batch);
             assert!(put(&mut stream, b"put in, ").await);
             let written = poll_fn(|cx| stream.poll_write_more(cx, b"written, ")).await.unwrap();

@@ -15,6 +15,7 @@ use std::task::Poll;
 
 use pilotlight_send_batch::{Batch, Batched, Stream};
 use tokio::net::UnixStream;
+use tokio::task::{spawn_local, yield_now};
 
 /// How the kernel gets the messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +30,14 @@ impl How {
             Self::IoUring => Batch::with_io_uring().unwrap(),
             Self::Each => Batch::without_io_uring(),
         }
+    }
+
+    /// One that is sent at the end of each turn of the runtime.
+    pub(crate) async fn batch_of_turns(self) -> Batch {
+        let batch = self.batch();
+        spawn_local(batch.clone().send_each_turn());
+        yield_now().await; // it waits for the end of a turn from now on
+        batch
     }
 }
 

@@ -20,9 +20,7 @@ use crate::{pair, put, received, run, ways};
 fn messages_go_out_at_the_end_of_the_turn() {
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             let mut pairs: Vec<_> = (0..5).map(|_| pair(&batch)).collect();
             for turn in 0..3 {
                 for (index, (stream, _)) in pairs.iter_mut().enumerate() {
@@ -65,9 +63,7 @@ fn nothing_is_put_in_where_nobody_sends_it() {
 fn a_long_message_is_not_put_in() {
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             let (mut stream, mut peer) = pair(&batch);
             assert!(!put(&mut stream, &vec![0; MAX_MESSAGE_BYTES + 1]).await);
             assert!(put(&mut stream, &vec![7; MAX_MESSAGE_BYTES]).await);
@@ -81,9 +77,7 @@ fn a_long_message_is_not_put_in() {
 fn a_full_batch_is_sent_before_its_turn_ends() {
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             let mut pairs: Vec<_> = (0..MAX_MESSAGES * 2 + 1).map(|_| pair(&batch)).collect();
             for (stream, _) in &mut pairs {
                 assert!(put(stream, b"x").await);
@@ -109,9 +103,7 @@ fn a_full_batch_is_sent_before_its_turn_ends() {
 fn nothing_overtakes_a_message() {
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             let (mut stream, mut peer) = pair(&batch);
             assert!(put(&mut stream, b"1").await);
             assert!(!put(&mut stream, b"never").await, "one at a time");
@@ -131,9 +123,7 @@ fn nothing_overtakes_a_message() {
 fn a_stream_is_closed_behind_its_message() {
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             let (mut stream, mut peer) = pair(&batch);
             let (mut neighbour, mut of_neighbour) = pair(&batch);
             assert!(put(&mut neighbour, b"neighbour").await);
@@ -153,9 +143,7 @@ fn a_stream_is_closed_behind_its_message() {
 fn what_the_socket_does_not_take_is_given_back() {
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             SockRef::from(&listener).set_recv_buffer_size(2048).unwrap();
             let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -205,9 +193,7 @@ struct Rests {
 fn a_full_socket_keeps_nobody_waiting() {
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             let mut full: Vec<_> = (0..3).map(|_| pair(&batch)).collect();
             let (mut other, mut of_other) = pair(&batch);
             for (stream, _) in &mut full {
@@ -236,9 +222,7 @@ fn a_full_socket_keeps_nobody_waiting() {
 fn a_task_is_woken_when_its_message_failed() {
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             let (mut stream, peer) = pair(&batch);
             let (mut other, mut of_other) = pair(&batch);
             drop(peer);
@@ -270,9 +254,7 @@ fn a_task_is_woken_when_its_message_failed() {
 fn an_outcome_that_nobody_asked_for_is_not_anothers() {
     for how in ways() {
         run(async {
-            let batch = how.batch();
-            spawn_local(batch.clone().send_each_turn());
-            yield_now().await;
+            let batch = how.batch_of_turns().await;
             for _ in 0..100 {
                 let (mut stream, peer) = pair(&batch);
                 let (mut other, _of_other) = pair(&batch);

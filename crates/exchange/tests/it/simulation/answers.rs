@@ -37,7 +37,7 @@ impl Client {
     fn validate(&mut self, fill: Fill, old: &Content, answer: Content, context: &Context<'_>) -> Event<Model> {
         if answer.is_mismatch {
             self.has_mismatched = true;
-            self.tries = 0;
+            (self.tries, self.moves) = (0, 0);
             return Event::Mismatched(fill);
         }
         assert_eq!(old.version, answer.version, "a 304 confirms what it was asked about");

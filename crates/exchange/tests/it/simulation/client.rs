@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use pilotlight_exchange::retry::MAX_TRIES;
+use pilotlight_exchange::retry::{MAX_MOVES, MAX_TRIES};
 use pilotlight_exchange::{
     Action, Adopted, BodyLeft, Event, Exchange, Keep, Lookup, Method, RedisReply, Stale, Wait, WaitsFor,
 };
@@ -59,6 +59,8 @@ pub(super) struct Client {
     pub(super) faults: u32,
     steps: u32,
     pub(super) tries: u32,
+    /// Of them, those at instances that were told to go.
+    pub(super) moves: u32,
     pub(super) has_mismatched: bool,
     pub(super) has_invalidated: bool,
     pub(super) is_suspect: bool,
@@ -108,6 +110,7 @@ impl Client {
             faults: 0,
             steps: 0,
             tries: 0,
+            moves: 0,
             has_mismatched: false,
             has_invalidated: false,
             is_suspect: false,
@@ -234,7 +237,8 @@ impl Client {
 
     fn send(&mut self, body: Option<Body>, condition: Option<Rc<Content>>, wait: Wait, context: &mut Context<'_>) {
         self.tries += 1;
-        assert!(self.tries <= MAX_TRIES, "{:?} was sent {} times", self.asks, self.tries);
+        assert!(self.tries <= MAX_TRIES + self.moves, "{:?} was sent {} times", self.asks, self.tries);
+        assert!(self.moves <= MAX_MOVES, "{:?} moved {} times", self.asks, self.moves);
         assert!(!self.is_suspect, "{:?} was sent after it may have ended an instance", self.asks);
         assert!(!(self.has_mismatched && condition.is_some()), "{:?} has a condition again", self.asks);
         assert_eq!(body.is_some(), !self.asks.method.is_safe(), "{:?} was sent without its body", self.asks);
