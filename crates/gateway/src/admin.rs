@@ -14,8 +14,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,20 +28,27 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use crate::gateway::Gateway;
+use crate::metrics::recent::{Recent, TURN};
 
 mod api;
+mod board;
 mod certificates;
+mod deploy;
+mod events;
 mod explain;
 mod hidden;
 mod keys;
 mod logs;
+mod looks;
 mod memory;
 mod order;
 mod prometheus;
 mod purge;
 mod refused;
+mod schedules;
 mod shared;
 mod status;
 mod target;
@@ -51,6 +58,7 @@ pub use hidden::hide_credentials;
 pub use logs::{KEPT_LOG_BYTES, KEPT_LOG_LINES, LogBook};
 pub use order::{Asked, Emptying, NotDone, Order};
 
+use board::Board;
 use shared::{Refusals, Shared};
 
 /// Connections served at once; more wait.
@@ -174,6 +182,8 @@ impl Admin {
             runtime_dir: options.runtime_dir,
             refusals: Refusals::default(),
             begun: gateway.begun(),
+            recent: Mutex::new(Recent::new(gateway.begun())),
+            board: Board::default(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AdminError::Thread)?;
         let thread = std::thread::Builder::new()
@@ -303,6 +313,8 @@ async fn serve(
     let unix = unix.map(tokio::net::UnixListener::from_std).transpose()?;
     let tcp = tcp.map(tokio::net::TcpListener::from_std).transpose()?;
     let (mut open, mut refused) = (JoinSet::new(), JoinSet::new());
+    let mut turn = tokio::time::interval_at(tokio::time::Instant::now() + TURN, TURN);
+    turn.set_missed_tick_behavior(MissedTickBehavior::Delay); // of a machine that was asleep
     loop {
         while open.try_join_next().is_some() {}
         while refused.try_join_next().is_some() {}
@@ -310,6 +322,7 @@ async fn serve(
             // A followed log is a connection that ends when its reader wants: no stop may wait for one.
             _ = open.join_next(), if open.len() >= MAX_CONNECTIONS => {}
             _ = stop.wait_for(|stop| *stop != Stop::No) => break,
+            _ = turn.tick(), if unix.is_some() => shared.turn(),
             accepted = accept_unix(unix.as_ref()), if open.len() < MAX_CONNECTIONS => match accepted {
                 Ok(stream) => match stranger(shared, &stream) {
                     None => {

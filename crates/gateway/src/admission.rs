@@ -36,6 +36,7 @@ pub(crate) mod rate;
 pub(crate) mod refusal;
 mod remembered;
 pub(crate) mod spec;
+mod verifier;
 
 use asker::cookie;
 pub(crate) use asker::{Asker, AskerFields};
@@ -84,9 +85,9 @@ pub(crate) struct Gate {
     shared: Option<Box<str>>,
     basic: Option<Arc<Basic>>,
     jwt: Option<Arc<Jwt>>,
-    /// Fields by which the service is told who the client is, and that no client can send.
+    /// Fields that identify the client to the service, and that no client can send.
     claims: Arc<[HeaderName]>,
-    /// Who else decides; asked by who has the way to him.
+    /// The auth server; the exchange asks it.
     pub(crate) forward: Option<Forward>,
 }
 
@@ -189,7 +190,7 @@ impl Gate {
         Box::new(Refusal::Rate { limit: limit.clone(), by: self.spec.limit.by.text(), wait })
     }
 
-    /// Looks at the credentials of a request, off the worker where that takes long. The fields say who he is.
+    /// Verifies the credentials of a request, off the worker where that takes long. The fields identify the client.
     ///
     /// # Cancel safety
     /// Dropping it leaves what has begun to its end, and the request where it is.
@@ -352,7 +353,7 @@ enum Key<'a> {
     V4(u32),
     /// The network of one subscriber.
     V6(u64),
-    /// Those who connect by a Unix socket.
+    /// Clients that connect by a Unix socket.
     Local,
     Value(&'a [u8]),
 }
@@ -571,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_counted_is_not_counted_again() {
+    fn a_request_is_counted_once() {
         let counts = Arc::new(Counts::default());
         let gate = limited(LimitBy::Route);
         let asker = Asker { address: None, fields: &NONE, now: Moment::now() };

@@ -23,7 +23,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use pilotlight_http1::ServerConnection;
 
 use crate::client_socket::ClientSocket;
@@ -225,10 +225,11 @@ impl Client {
         })
     }
 
-    /// The connection, as far as the origin of a request goes.
+    /// The connection of a request with these fields, as far as its origin goes.
     #[inline]
-    pub(crate) fn hop(&self) -> Hop {
-        Hop { scheme: self.scheme, trust: Trust::of(&self.settings.trust_forwarded, self.peer.address()) }
+    fn hop_of(&self, headers: &HeaderMap) -> Hop {
+        let trust = Trust::of(&self.settings.trust_forwarded, self.peer.address(), || headers);
+        Hop { scheme: self.scheme, trust }
     }
 
     /// Writes what was gathered; to be called at the end of every turn of the connection's task.

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::head::Head;
 use crate::options::Settings;
 use crate::outbound::InterimSink;
 use crate::peer_address::PeerAddress;
@@ -20,9 +21,10 @@ pub(crate) trait Downstream: InterimSink {
     /// The settings of the time when it connected.
     fn settings(&self) -> &Arc<Settings>;
 
-    /// Its connection, as far as the origin of a request goes.
-    fn hop(&self) -> Hop {
-        Hop { scheme: self.peer().scheme(), trust: Trust::of(&self.settings().trust_forwarded, self.peer().address()) }
+    /// The connection of a request with this head, as far as its origin goes.
+    fn hop(&self, head: &Head) -> Hop {
+        let trust = Trust::of(&self.settings().trust_forwarded, self.peer().address(), || head.headers());
+        Hop { scheme: self.peer().scheme(), trust }
     }
 
     /// The head of its request is whole.

@@ -35,6 +35,7 @@ use crate::routes::Route;
 use crate::server_timing;
 use crate::target::{Hop, Origin, RequestUrl};
 use crate::timing::{Layer, Moment, Timeline};
+use crate::traces::RequestTrace;
 use crate::worker::Worker;
 
 mod admit;
@@ -50,6 +51,7 @@ mod local;
 mod own;
 mod page;
 mod refresh;
+pub(crate) mod scheduled;
 mod second_tier;
 mod sending;
 mod unread;
@@ -76,17 +78,13 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
         return validation::respond(worker, client, *received, answer);
     }
     let ReceivedRequest { mut head, body, begun, read, checked, known, redis } = *received;
-    let timeline = Timeline::new(begun);
-    if let Some((asked, answered)) = redis.as_ref().map(RedisMiss::between) {
-        timeline.end_phase(Layer::Parse, asked);
-        timeline.end_phase(Layer::Cache, answered);
-    }
+    let (timeline, trace) = traced(worker, &*client, &head, begun, redis.as_ref().map(RedisMiss::between));
     timeline.end_phase(Layer::Parse, read);
     let mut entry = Entry { checked, place: None };
     let found = match known {
         Some(known) => {
             timeline.end_phase(Layer::Cache, Moment::now());
-            known.found(&head, worker, client.hop())
+            known.found(&head, worker, client.hop(&head))
         }
         None => {
             timeline.end_phase(Layer::Parse, Moment::now());
@@ -99,6 +97,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
     };
     let route = found.route_of();
     let record = Record::new(worker, route.map_or(&worker.common.metrics.none, |route| &route.series), timeline);
+    record.traced(trace);
     if let Some(gate) = route.and_then(|route| route.gate.as_ref()) {
         record.admitted(gate, entry.place, client.peer());
     }
@@ -139,6 +138,24 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
         Found::Own(..) => Box::pin(on_its_way.refuse(waiting, None, Failure::Bug)), // answered above
     };
     Reply::Later(PendingResponse::new(future, detached_fetch))
+}
+
+/// The timeline of a request for which Redis may have been asked, and its trace, if there are any.
+fn traced(
+    worker: &Worker,
+    client: &dyn Downstream,
+    head: &Head,
+    begun: Moment,
+    redis: Option<(Moment, Moment)>,
+) -> (Timeline, Option<RequestTrace>) {
+    let timeline = Timeline::new(begun);
+    let trace = worker.tracer.begin(client.settings().traces.as_ref(), head, client.peer());
+    trace.iter().filter_map(RequestTrace::sampled).for_each(|_| timeline.mark_phases());
+    if let Some((asked, answered)) = redis {
+        timeline.end_phase(Layer::Parse, asked);
+        timeline.end_named(Layer::Cache, "redis", answered);
+    }
+    (timeline, trace)
 }
 
 impl Known {
@@ -202,7 +219,7 @@ fn look(
     timeline: &Timeline,
 ) -> Found {
     if route.service.is_none() {
-        return Found::route(worker, route, head, client.hop(), None);
+        return Found::route(worker, route, head, client.hop(head), None);
     }
     compress::normalise_head(route, head);
     let now = worker.clock.timestamp(timeline.last());
@@ -212,7 +229,7 @@ fn look(
         // What a service answers to one client's certificate is no other client's (RFC 9440 §3).
         _ if client.peer().certificate().is_some() => None,
         None => {
-            let origin = Origin::of_head(head, client.hop());
+            let origin = Origin::of_head(head, client.hop(head));
             let url = RequestUrl { origin, target: head.target() };
             let request = CacheRequest { method: &head.method, url, headers: head.headers() };
             look_up(&worker.common, route, request, now)
@@ -229,7 +246,7 @@ fn look(
             let answer = stored.response_as(status, &head.method, head.headers(), now);
             Found::Stored(Arc::clone(route), Verdict::Stale, answer)
         }
-        lookup => Found::route(worker, route, head, client.hop(), lookup),
+        lookup => Found::route(worker, route, head, client.hop(head), lookup),
     };
     timeline.end_phase(Layer::Cache, Moment::now());
     found
@@ -273,7 +290,7 @@ fn respond_now(
 }
 
 fn seen<'a>(client: &dyn Downstream, asking: &'a PeerAddress, head: &'a Head, id: &'a RequestId) -> Seen<'a> {
-    Seen { head, hop: client.hop(), client: asking.ip(), request_id: id.as_str() }
+    Seen { head, hop: client.hop(head), client: asking.ip(), request_id: id.as_str() }
 }
 
 /// Whose request it is: who has connected, or who that is said to ask for, where it is believed.
@@ -409,8 +426,7 @@ impl Waiting {
             return (response, ResponseBody::full(body));
         }
         let accept = head.joined(ACCEPT.as_str());
-        let asked =
-            problem::Asked { request_id: self.id.as_str(), accept: accept.as_deref(), dev: client.settings().dev };
+        let asked = problem::Asked::of(self.id.as_str(), accept.as_deref(), client.settings());
         let table = worker.common.table.load();
         let pages = route.map_or(table.pages(), |route| &route.pages);
         let own = pages.find(status, ErrorBy::Gateway).and_then(LoadedPage::text);

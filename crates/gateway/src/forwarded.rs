@@ -43,39 +43,76 @@ impl TrustForwarded {
 
     /// The address of the client of a request that `peer` has sent.
     pub(crate) fn client(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Option<IpAddr> {
+        self.chain(headers, peer).client
+    }
+
+    /// The proxies that a request has passed, from `peer` towards the client, as far as they are trusted.
+    pub(crate) fn chain(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Chain {
+        let mut chain = Chain { client: peer, length: 0 };
         if !self.believes(peer) {
-            return peer;
+            return chain;
         }
-        let mut client = peer;
-        for node in nodes(headers).into_iter().rev() {
+        chain.length = 1;
+        for (before, node) in nodes(headers).into_iter().rev().enumerate() {
+            chain.length = before + 1; // the one that wrote this node
             let Some(address) = node else { break }; // somebody who is not told; who told it is the last that is known
-            client = Some(address);
+            chain.client = Some(address);
             if !self.is_proxy(address) {
                 break;
             }
         }
-        client
+        chain
     }
 }
 
-/// What the proxy that is nearest to the client says of the request: `X-Forwarded-Proto` and `-Host`, else `Forwarded`.
+/// The trusted proxies between the gateway and a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chain {
+    /// Who sent the request to the first of them, or to the gateway.
+    pub(crate) client: Option<IpAddr>,
+    /// How many there are: as many values at the end of each list are theirs.
+    pub(crate) length: usize,
+}
+
+/// What the trusted proxy that is nearest to the client says of the request: `X-Forwarded-Proto` and `-Host`, else
+/// `Forwarded`.
 pub(crate) struct Claims<'a> {
     pub(crate) scheme: Option<Cow<'a, str>>,
     pub(crate) host: Option<Cow<'a, str>>,
 }
 
 impl<'a> Claims<'a> {
-    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        let first =
-            |name: &HeaderName| Some(Cow::Borrowed(headers.get(name)?.to_str().ok()?.split(',').next()?.trim()));
+    /// Of the last `length` values of each list, which trusted proxies wrote ([`Chain::length`]), the first. Those
+    /// before them a client may have made up.
+    pub(crate) fn of(headers: &'a HeaderMap, length: usize) -> Self {
+        let first = |name: &HeaderName| first_of_last(headers, name, length).map(Cow::Borrowed);
         let (mut scheme, mut host) = (first(&X_FORWARDED_PROTO), first(&X_FORWARDED_HOST));
         if scheme.is_none() || host.is_none() {
-            let element = elements(headers).into_iter().next().unwrap_or_default();
-            scheme = scheme.or(element.proto);
-            host = host.or(element.host);
+            let mut elements = elements(headers);
+            let theirs = elements.len().saturating_sub(length);
+            for element in elements.drain(theirs..) {
+                scheme = scheme.or(element.proto);
+                host = host.or(element.host);
+            }
         }
         Self { scheme, host }
     }
+}
+
+/// Of the last `length` values of a list, which may be in several lines, the first. `None`: there is no list, or a line
+/// is not text.
+fn first_of_last<'a>(headers: &'a HeaderMap, name: &HeaderName, length: usize) -> Option<&'a str> {
+    let (mut found, mut left) = (None, length);
+    for line in headers.get_all(name).iter().rev() {
+        if left == 0 {
+            break;
+        }
+        for value in line.to_str().ok()?.rsplit(',').take(left) {
+            found = Some(value.trim());
+            left -= 1;
+        }
+    }
+    found
 }
 
 /// Whom the proxies got the request from, the client's end first; `None` for who is not told (RFC 7239 §6.2, §6.3).
@@ -286,29 +323,63 @@ mod tests {
     }
 
     #[track_caller]
-    fn claims(lines: &[(&'static str, &str)], scheme: Option<&str>, host: Option<&str>) {
+    fn claims(length: usize, lines: &[(&'static str, &str)], scheme: Option<&str>, host: Option<&str>) {
         let map = headers(lines);
-        let claims = Claims::of(&map);
+        let claims = Claims::of(&map, length);
         assert_eq!((claims.scheme.as_deref(), claims.host.as_deref()), (scheme, host), "{lines:?}");
     }
 
     #[test]
     fn what_is_claimed() {
-        claims(&[], None, None);
+        claims(1, &[], None, None);
         let element = [("forwarded", "for=\"a,b\"; Proto=https;host=\"a:8443\", for=x;proto=http")];
-        claims(&element, Some("https"), Some("a:8443"));
-        claims(&[("forwarded", r#"host="a\.b\"";proto=ht\tps"#)], Some(r"ht\tps"), Some("a.b\""));
-        claims(&[("forwarded", ";;proto=https;;, ,")], Some("https"), None);
-        claims(&[("forwarded", "for=x, proto=https")], None, None);
-        claims(&[("forwarded", "for=x"), ("forwarded", "proto=https")], None, None);
+        claims(2, &element, Some("https"), Some("a:8443"));
+        claims(1, &element, Some("http"), None);
+        claims(1, &[("forwarded", r#"host="a\.b\"";proto=ht\tps"#)], Some(r"ht\tps"), Some("a.b\""));
+        claims(1, &[("forwarded", ";;proto=https;;, ,")], Some("https"), None);
+        claims(1, &[("forwarded", "proto=https, for=x")], None, None);
+        claims(1, &[("forwarded", "proto=https"), ("forwarded", "for=x")], None, None);
+        claims(2, &[("forwarded", "proto=https"), ("forwarded", "for=x;host=b")], Some("https"), Some("b"));
         for malformed in
             ["proto", "proto=", "proto=https;proto=http", "=https", "proto=\"https", "proto=https x=y", "é"]
         {
-            claims(&[("forwarded", malformed)], None, None);
+            claims(1, &[("forwarded", malformed)], None, None);
         }
         let both =
             [("x-forwarded-host", "b, c"), ("forwarded", "host=a;proto=http"), ("x-forwarded-proto", "https, http")];
-        claims(&both, Some("https"), Some("b"));
+        claims(2, &both, Some("https"), Some("b"));
+        claims(1, &both, Some("http"), Some("c"));
+        claims(9, &both, Some("https"), Some("b"));
+        let lines = [("x-forwarded-proto", "a, b"), ("x-forwarded-proto", "c"), ("x-forwarded-host", "x")];
+        for (length, scheme) in [(1, "c"), (2, "b"), (3, "a"), (4, "a")] {
+            claims(length, &lines, Some(scheme), Some("x"));
+        }
+        let odd = [("x-forwarded-proto", "\u{e9}"), ("x-forwarded-proto", "https")];
+        claims(1, &odd, Some("https"), None);
+        claims(2, &odd, None, None);
+    }
+
+    /// As many values at the end of each list as trusted proxies have written it: whatever a client claims is not one.
+    #[test]
+    fn how_many_proxies_are_trusted() {
+        let length = |trust: &TrustForwarded, peer: &str, lines: &[(&'static str, &str)]| {
+            trust.chain(&headers(lines), peer.parse().ok()).length
+        };
+        let (networks, everybody) = (networks(), TrustForwarded::Everybody);
+        for (trust, peer, lines, expected) in [
+            (&TrustForwarded::Nobody, "10.0.0.1", &[("x-forwarded-for", "10.1.1.1")][..], 0),
+            (&networks, "192.0.2.99", &[("x-forwarded-for", "10.1.1.1")], 0),
+            (&networks, "10.0.0.1", &[], 1),
+            (&networks, "10.0.0.1", &[("x-forwarded-for", "6.6.6.6, 192.0.2.1")], 1),
+            (&networks, "10.0.0.1", &[("x-forwarded-for", "6.6.6.6, 192.0.2.1, 10.9.9.9")], 2),
+            (&networks, "10.0.0.1", &[("x-forwarded-for", "10.7.7.7, 10.8.8.8, 10.9.9.9")], 3),
+            (&networks, "10.0.0.1", &[("x-forwarded-for", "10.7.7.7, unknown, 10.9.9.9")], 2),
+            (&networks, "10.0.0.1", &[("forwarded", "for=6.6.6.6, for=192.0.2.1, for=10.9.9.9;proto=https")], 2),
+            (&networks, "10.0.0.1", &[("forwarded", "for=10.7.7.7, proto=https")], 1),
+            (&everybody, "192.0.2.99", &[("x-forwarded-for", "10.7.7.7, 10.8.8.8")], 1),
+        ] {
+            assert_eq!(length(trust, peer, lines), expected, "{peer} {lines:?}");
+        }
     }
 
     fn quoted(text: &str) -> String {

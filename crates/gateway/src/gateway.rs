@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use pilotlight_cache::{Cache, OptionsError};
@@ -19,9 +19,13 @@ use crate::issuers::{IssuerError, Issuers};
 use crate::jwks::KeySources;
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
-use crate::options::{AccessLogTarget, CacheSettings, GatewayOptions, Inherited, ListenAddr, RedisTier, Serving};
+use crate::options::{
+    AccessLogOptions, AccessLogTarget, CacheSettings, GatewayOptions, Inherited, ListenAddr, RedisTier, Serving,
+};
 use crate::routes::Table;
+use crate::schedules::Schedules;
 use crate::strangers::Strangers;
+use crate::traces::export::Exporter;
 use crate::worker::run::{self, Order};
 use crate::worker::{Common, Stop};
 
@@ -142,11 +146,10 @@ impl Gateway {
         let issuers = Issuers::start(options.issuers, options.tls.store(), &new.wanted, &options.serving.routes)?;
         let metrics = Registry::new(workers);
         let keys = KeySources::default();
+        let exporter = Exporter::following(options.serving.settings.traces.as_ref());
+        let schedules = Arc::new(Schedules::new(options.schedules_file, &options.serving.schedules, now()));
         let table = table(options.serving, &keys, &metrics);
-        let access_log = match &options.access_log {
-            Some(log) => Some(Writer::start(log).map_err(|cause| GatewayError::access_log(&log.target, cause))?),
-            None => None,
-        };
+        let access_log = options.access_log.as_ref().map(write_access_log).transpose()?;
         let (table, addresses) = (ArcSwap::from_pointee(table), ArcSwap::default());
         let common = Arc::new(Common {
             table,
@@ -158,11 +161,13 @@ impl Gateway {
             keys,
             abandoned,
             metrics,
+            exporter,
             workers,
             io_uring: options.io_uring,
             freed: options.freed,
             addresses,
             tls: options.tls,
+            schedules,
             strangers: Strangers::default(),
         });
         let (stop, stopped) = watch::channel(Stop::No);
@@ -215,7 +220,10 @@ impl Gateway {
     /// to services that stay the same objects are left as they are; limits count for connections that begin now.
     pub fn reload(&mut self, listeners: NewListeners, serving: Serving) {
         self.common.issuers.follow(&listeners.wanted, &serving.routes);
+        self.common.exporter.follow(serving.settings.traces.as_ref());
+        let schedules = serving.schedules.clone();
         self.common.table.store(Arc::new(table(serving, &self.common.keys, &self.common.metrics)));
+        self.common.schedules.follow(&schedules, now());
         self.order(|| Order::Follow);
         self.listen(listeners);
     }
@@ -310,6 +318,7 @@ impl Gateway {
                 Err(_) => tracing::error!(worker = index, "the worker panicked; this is a bug of Pilotlight"),
             }
         }
+        self.common.exporter.finish();
         if let Some(log) = self.access_log {
             log.finish();
         }
@@ -325,6 +334,16 @@ impl NewListeners {
         let bound = bound.into_iter().map(cloned).collect::<Result<_, _>>()?;
         Ok(Self { bound, wanted })
     }
+}
+
+fn write_access_log(log: &AccessLogOptions) -> Result<Writer, GatewayError> {
+    Writer::start(log).map_err(|cause| GatewayError::access_log(&log.target, cause))
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn table(serving: Serving, keys: &KeySources, metrics: &Registry) -> Table {

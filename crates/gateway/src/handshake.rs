@@ -1,6 +1,6 @@
 //! Handshakes of TLS: bounded in number, in time and in the share of a worker that they take.
 //!
-//! - Number: `limits.handshakes`, a part of it for each worker. Who comes beyond it waits to be accepted, as beyond
+//! - Number: `limits.handshakes`, a part of it for each worker. Further connections wait to be accepted, as beyond
 //!   `limits.connections`: a burst of clients is served late, and not turned away.
 //! - Time: `limits.handshake_timeout`, for all of it. While more than half of the places are taken, a client has
 //!   [`MAX_CROWDED_HELLO`] for its hello, so that connections which say nothing keep only half of them for long.
@@ -172,9 +172,9 @@ async fn converse(
 
 /// Why there is no hello.
 enum NoHello {
-    /// There is nobody to tell.
+    /// The client is gone, so there is no alert.
     Ended(HandshakeError),
-    /// With what the client is told.
+    /// With the alert for the client.
     Refused(HandshakeError, BytesMut),
 }
 

@@ -42,7 +42,7 @@ impl Handshakes {
     /// Waits for the right to go one step further.
     ///
     /// # Cancel safety
-    /// Its place among those who wait is lost.
+    /// It loses its place among the handshakes that wait.
     pub(crate) async fn step(&self) -> Option<SemaphorePermit<'_>> {
         self.step.acquire().await.ok() // it is never closed
     }

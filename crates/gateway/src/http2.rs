@@ -271,7 +271,7 @@ impl Connection {
             let (request, fields) = match received {
                 proto::Received::Incomplete if taken == 0 => return Ok(()),
                 proto::Received::Incomplete | proto::Received::Frame => {
-                    session.counter.borrow_mut().faults(h2.take_faults())?;
+                    session.count(h2.take_events())?;
                     continue;
                 }
                 proto::Received::Request(request, fields) => (request, fields),

@@ -1,4 +1,4 @@
-//! Who gives the gateway certificates while it runs: authorities by ACME, and the local one.
+//! The sources of certificates while the gateway runs: authorities by ACME, and the local one.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -95,7 +95,7 @@ impl Issuers {
         self.acme.as_ref().map(|acme| &acme.handle)
     }
 
-    /// The same, and whom the authorities give certificates to.
+    /// The same, and the names that the authorities give certificates for.
     pub(crate) fn acme_with_reach(&self) -> Option<(&Acme, Reach)> {
         self.acme.as_ref().map(|acme| (&acme.handle, acme.reach))
     }

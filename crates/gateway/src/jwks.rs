@@ -190,7 +190,7 @@ impl Keys {
             good_until_ns: AtomicU64::new(u64::MAX),
             asked_ns: AtomicU64::new(0),
             wanted: Arc::default(),
-            // The first fetch is on its way: who comes meanwhile waits for it.
+            // The first fetch is on its way: requests that come meanwhile wait for it.
             fetches: watch::Sender::new(Fetches { is_under_way: true, ..Fetches::default() }),
             waiting: Semaphore::new(MAX_WAITING),
             last: Mutex::default(),
@@ -277,7 +277,7 @@ impl Keys {
         let KeysAt::File(path) = &self.source.at else { return LOOK_EVERY };
         let state = FileState::of(path).ok();
         if state.is_some() && state == self.last.lock().state {
-            self.fetches.send_modify(|fetches| fetches.ended += 1); // somebody may wait for it
+            self.fetches.send_modify(|fetches| fetches.ended += 1); // requests may wait for it
             return LOOK_EVERY;
         }
         let read = self.read(path);

@@ -33,6 +33,7 @@ mod grpc;
 mod handshake;
 mod handshakes;
 mod head;
+mod health;
 mod http2;
 mod internal;
 mod issuers;
@@ -62,6 +63,7 @@ mod response;
 mod rewrite;
 mod route_changes;
 mod routes;
+mod schedules;
 mod scratch;
 mod server_timing;
 mod spawn;
@@ -71,6 +73,7 @@ mod target;
 mod template;
 mod timing;
 mod tls_socket;
+mod traces;
 mod tunnel;
 mod upgrades;
 mod upstream;
@@ -97,9 +100,10 @@ pub use jwks::{KeySource, KeysAt, KeysFileError, check_authority_file, check_key
 pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
-    Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, External, ExternalAddr,
-    GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr, LocalAuthority, PlainHttp, RedisTier,
-    RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
+    Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, EVENTS_PATH, External,
+    ExternalAddr, GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr, LocalAuthority, PlainHttp,
+    RedisTier, Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol, ServerTiming, ServiceTarget,
+    Serving, Settings,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
@@ -114,8 +118,11 @@ pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions,
 pub use pilotlight_content_coding::{Coding, CompressOptions, MediaRange};
 pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, is_file_path};
 pub use pilotlight_jwt::{Algorithm as TokenAlgorithm, Expiry as TokenExpiry, KeySet, Rules as TokenRules};
+pub use pilotlight_traces::{Ratio, RatioError};
 pub use redirect::{NotARedirect, Redirect};
 pub use rewrite::{NotARewrite, Rewrite};
 pub use route_changes::RouteChanges;
+pub use schedules::{Missed, ScheduleSpec};
 pub use template::{Placeholder, Template, TemplateError};
+pub use traces::{ExportOptions, HeadersFileError, RecordedQuery, TraceOptions, export_header, read_headers_file};
 pub use upgrades::{NotAProtocol, Upgrades};

@@ -9,19 +9,23 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use pilotlight_cache::Unstored;
+use pilotlight_cache::{Timestamp, Unstored};
 use pilotlight_supervisor::StartPhases;
+use pilotlight_traces::TraceContext;
 
 use crate::admission::refusal::Refused;
 use crate::timing::{Layer, Timeline, nanos};
 
 mod counter;
+mod exemplar;
 mod histogram;
+pub(crate) mod recent;
 pub(crate) mod sums;
 mod upgrades;
 
 pub(crate) use counter::Counter;
-pub(crate) use histogram::{Distribution, Histogram};
+pub(crate) use exemplar::Exemplar;
+pub(crate) use histogram::{Distribution, Histogram, Step};
 pub(crate) use pilotlight_exchange::Verdict;
 pub(crate) use upgrades::{Upgraded, Upgrades};
 
@@ -54,6 +58,8 @@ pub(crate) struct Book {
     /// Hits that were answered from their heads alone: their total is their time in the cache's layer.
     hits: Histogram,
     total: Histogram,
+    /// The part of `total` that waited for a start.
+    cold: Histogram,
     layers: [Histogram; Layer::ALL.len()],
     phases: [Histogram; PHASES.len()],
     unstored: [Counter; Unstored::ALL.len()],
@@ -82,20 +88,32 @@ impl Book {
         self.ended.add(1);
         self.received_bytes.add(*received_bytes);
         self.sent_bytes.add(*sent_bytes);
-        self.total.record(timeline.total_ns());
+        self.times(timeline, Histogram::record);
+        // Whoever sees that it was counted sees its times as well.
+        self.answers[class(*status)][*verdict as usize].add_last();
+    }
+
+    /// A request that was told to [`Book::ended`] is sampled.
+    pub(crate) fn sampled(&self, timeline: &Timeline, context: &TraceContext, begun: Timestamp) {
+        let at = Timestamp(begun.0 + timeline.total_ns() / 1_000_000);
+        self.times(timeline, |histogram, ns| histogram.exemplify(&Exemplar::of(context, ns, at)));
+    }
+
+    /// Each time of a request, with its histogram.
+    fn times(&self, timeline: &Timeline, tell: impl Fn(&Histogram, u64)) {
+        tell(&self.total, timeline.total_ns());
         for layer in Layer::ALL {
             let spent = timeline.spent_ns(layer);
             if spent > 0 {
-                self.layers[layer as usize].record(spent);
+                tell(&self.layers[layer as usize], spent);
             }
         }
         if let Some(StartPhases { queue, spawn, connect, ready }) = timeline.start() {
+            self.cold.record(timeline.total_ns());
             for (histogram, phase) in self.phases.iter().zip([queue, spawn, connect, ready]) {
-                histogram.record(nanos(phase));
+                tell(histogram, nanos(phase));
             }
         }
-        // Whoever sees that it was counted sees its times as well.
-        self.answers[class(*status)][*verdict as usize].add_last();
     }
 
     /// A response without a request that could be read.
@@ -227,9 +245,9 @@ mod tests {
         let sums = Sums::of(&series);
         assert_eq!((sums.requests(), sums.in_flight(), sums.with_verdict(Verdict::Hit)), (4, 2, 2));
         assert_eq!((sums.sent_bytes, sums.received_bytes), (24, 2));
-        assert_eq!(sums.total.count(), 4);
+        assert_eq!(sums.times.total.count(), 4);
         let layers: u64 = sums.layers.iter().map(|layer| layer.sum_ns()).sum();
-        assert_eq!(layers, sums.total.sum_ns());
+        assert_eq!(layers, sums.times.total.sum_ns());
         assert_eq!(sums.layers[Layer::Start as usize].count(), 0);
     }
 
@@ -253,7 +271,12 @@ mod tests {
             });
             while !writer.is_finished() {
                 let sums = Sums::of(&series);
-                assert!(sums.total.count() >= sums.requests(), "{} of {}", sums.total.count(), sums.requests());
+                assert!(
+                    sums.times.total.count() >= sums.requests(),
+                    "{} of {}",
+                    sums.times.total.count(),
+                    sums.requests()
+                );
                 std::thread::yield_now();
             }
         });

@@ -1,7 +1,7 @@
-//! Certificates on demand: a handshake for a host that has none waits for the one that is had for it.
+//! Certificates on demand: a handshake for a host without a certificate waits until the gateway has one.
 //!
-//! How many wait is bounded ([`WAITING_PART`] of a worker's handshakes), and so is how long ([`CERTIFICATE_WAIT`]). Who
-//! cannot wait, or has waited for nothing, gets what any client gets that asks for an unknown host.
+//! The number of handshakes that wait is bounded ([`WAITING_PART`]), and so is their time ([`CERTIFICATE_WAIT`]). A
+//! client that cannot wait, or whose host gets no certificate, is handled as one that asks for an unknown host.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -20,7 +20,7 @@ use crate::worker::Worker;
 
 /// How long a handshake waits for a certificate. An order takes some seconds. It does not count as the client's time.
 const CERTIFICATE_WAIT: Duration = Duration::from_secs(20);
-/// The part of a worker's handshakes that may wait: one of so many.
+/// One handshake in this many of a worker may wait.
 const WAITING_PART: usize = 4;
 
 /// A certificate that a client waits for.
@@ -52,10 +52,10 @@ impl Demanded<'_> {
     /// Waits until the host has a certificate, or gets none. What the client sends meanwhile is put behind `received`.
     ///
     /// # Errors
-    /// The client has gone.
+    /// The client has closed the connection.
     ///
     /// # Cancel safety
-    /// Safe: the certificate is had all the same.
+    /// Safe: the order goes on.
     pub(crate) async fn await_certificate(
         self,
         socket: &mut Socket,
@@ -74,8 +74,9 @@ impl Demanded<'_> {
     }
 }
 
-/// Waits until the client has gone. Behind its hello it says nothing before it is answered, but for a word for old
-/// middleboxes (RFC 8446 §D.4) and early data: whoever sends that is not watched any more.
+/// Waits until the client closes the connection. After its hello a client sends nothing before the server has answered
+/// but a record for old middleboxes (RFC 8446 §D.4) and early data; of a client that has sent one the close goes
+/// unseen.
 async fn gone(socket: &mut Socket, received: &mut BytesMut) -> io::Error {
     received.reserve(READ_SIZE);
     match poll_fn(|cx| socket.poll_read_buf(cx, received)).await {

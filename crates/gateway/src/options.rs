@@ -15,6 +15,8 @@ use crate::error_pages::ErrorPages;
 use crate::forwarded::TrustForwarded;
 use crate::networks::Networks;
 use crate::protocols::ServiceProtocol;
+use crate::schedules::ScheduleSpec;
+use crate::traces::TraceOptions;
 
 mod issuers;
 mod route;
@@ -53,6 +55,9 @@ pub struct GatewayOptions {
     /// Called by a worker, not often, when connections have become quiet or have ended: an allocator may keep what they
     /// had. It must not block.
     pub freed: Option<fn()>,
+    /// The file that has the times up to which schedules were dealt with; none: what a process missed before it began
+    /// is not known.
+    pub schedules_file: Option<PathBuf>,
 }
 
 impl GatewayOptions {
@@ -112,6 +117,8 @@ pub struct Serving {
     pub errors: ErrorPages,
     /// What counts for a client's connection from its beginning to its end.
     pub settings: Settings,
+    /// Requests that services get at certain times; no two have the same name.
+    pub schedules: Vec<Arc<ScheduleSpec>>,
 }
 
 /// What counts for a client's connection from its beginning to its end.
@@ -121,12 +128,31 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether clients are shown a failing service's last output.
     pub dev: bool,
+    /// Whether somebody follows the program's files and answers pages at [`EVENTS_PATH`](crate::EVENTS_PATH): then
+    /// pages for errors load themselves again when it has changed. Default no.
+    pub reloading: Reloading,
     /// Networks whose connections begin with a header of the PROXY protocol, which says whose they are.
     pub proxy_protocol: Networks,
     /// Whose `Forwarded` and `X-Forwarded-*` are kept and extended instead of replaced.
     pub trust_forwarded: TrustForwarded,
     /// Who is told where the time of a request went.
     pub server_timing: ServerTiming,
+    /// Traces, if they are wanted.
+    pub traces: Option<Arc<TraceOptions>>,
+}
+
+/// Where pages for errors ask whether the program has changed, with [`Reloading::OnChange`]: `?since=`, in milliseconds
+/// since 1970, is answered by events (HTML §9.2) when it has.
+pub const EVENTS_PATH: &str = "/.well-known/pilotlight/dev";
+
+/// Whether pages for errors load themselves again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reloading {
+    /// No.
+    #[default]
+    Never,
+    /// When the program has changed, if they are shown with `dev`.
+    OnChange,
 }
 
 /// A listening socket that somebody else has bound.
@@ -408,6 +434,8 @@ access_fields! {
     Referer = "referer",
     /// Milliseconds by layer.
     Timing = "timing",
+    /// The trace, if there is `[traces]`; nothing for hits, which have none unless they are sampled.
+    TraceId = "trace_id",
 }
 
 impl AccessField {

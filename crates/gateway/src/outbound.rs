@@ -17,6 +17,7 @@ use crate::request_id::RequestId;
 use crate::route_changes::RouteChanges;
 use crate::target::{Hop, Origin, Trust};
 use crate::template::Facts;
+use crate::traces::{Propagation, StateUse, TRACEPARENT, TRACESTATE};
 
 /// Who takes interim responses.
 pub(crate) trait InterimSink {
@@ -44,6 +45,8 @@ pub(crate) struct Outbound {
     pub(crate) interim: Option<Rc<dyn InterimSink>>,
     /// The cache looks at the fields of the response.
     pub(crate) is_cached: bool,
+    /// The context that the service is told in place of the client's; `None`: the client's crosses.
+    pub(crate) trace: Option<Propagation>,
 }
 
 /// What a route changes of a request.
@@ -114,7 +117,13 @@ impl Outbound {
 
     /// The lines of the client's fields that the service gets, where no field of them has to be left out.
     pub(crate) fn received_lines(&self) -> Option<&[u8]> {
-        self.head.crossing_lines().filter(|_| self.validators.is_none() && self.changes.is_none())
+        let is_whole = self.validators.is_none() && self.changes.is_none() && !self.replaces_trace();
+        self.head.crossing_lines().filter(|_| is_whole)
+    }
+
+    /// Whether the client says something of a trace that the service is not told.
+    fn replaces_trace(&self) -> bool {
+        self.trace.is_some() && (self.head.has(&TRACEPARENT) || self.head.has(&TRACESTATE))
     }
 
     /// Calls `field` with each field of the client's that the service gets.
@@ -123,6 +132,8 @@ impl Outbound {
             let crosses = match name {
                 b"if-none-match" | b"if-modified-since" if self.validators.is_some() => false,
                 b"connection" | b"upgrade" => false,
+                b"traceparent" => self.trace.is_none(),
+                b"tracestate" => self.trace.is_none_or(|trace| trace.state == StateUse::Kept),
                 name => crosses(name),
             };
             if crosses && !self.changes.as_ref().is_some_and(|changes| changes.takes(name)) {
@@ -161,6 +172,9 @@ impl Outbound {
             field(name.as_str().as_bytes(), &[value.as_bytes()]);
         }
         field(b"x-request-id", &[self.id.as_bytes()]);
+        if let Some(trace) = &self.trace {
+            field(b"traceparent", &[&trace.traceparent]);
+        }
         if let Some(protocol) = &self.upgrade {
             field(b"connection", &[b"upgrade"]);
             field(b"upgrade", &[protocol.as_bytes()]);
@@ -188,7 +202,7 @@ impl Outbound {
         let (scheme, authority) = (scheme.as_str().as_bytes(), authority.as_bytes());
         let ip = self.peer.ip().as_bytes();
         let before = |name| {
-            let trusted = (self.trust == Trust::Peers).then(|| self.head.joined(name)).flatten();
+            let trusted = (self.trust != Trust::Nobody).then(|| self.head.joined(name)).flatten();
             trusted.filter(|value| std::str::from_utf8(value).is_ok()).map(|value| [&*value, b", "].concat())
         };
         let said = before("forwarded").unwrap_or_default();
@@ -239,6 +253,7 @@ mod tests {
             upgrade: None,
             interim: None,
             is_cached: false,
+            trace: None,
         }
     }
 
@@ -302,7 +317,7 @@ mod tests {
             "via: 1.0 other\r\n",
         );
         let mut out = outbound("/", request, "[::1]:555");
-        out.trust = Trust::Peers;
+        out.trust = Trust::Proxies(2);
         let all = fields(&out);
         assert_eq!(value(&all, "x-forwarded-for"), ["6.6.6.6, 7.7.7.7, ::1"]);
         assert_eq!(value(&all, "x-forwarded-proto"), ["https"]);
@@ -320,6 +335,26 @@ mod tests {
         assert!(value(&all, "client-cert-chain").is_empty() && value(&all, "client_cert-chain").is_empty());
         assert_eq!(value(&all, "x-forwarded-proto"), ["https"]);
         assert_eq!(value(&all, "forwarded"), ["for=10.1.2.3;host=\"example.org\";proto=https"]);
+    }
+
+    #[test]
+    fn a_context_of_ours_replaces_the_clients() {
+        let claimed = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\ntracestate: a=1\r\n";
+        let mut out = outbound("/", claimed, "10.1.2.3:555");
+        assert_eq!(value(&fields(&out), "tracestate"), ["a=1"]);
+        for (state, expected) in [(StateUse::Kept, &["a=1"][..]), (StateUse::Dropped, &[])] {
+            out.trace = Some(Propagation { traceparent: [b'x'; 55], state });
+            assert_eq!(out.received_lines(), None);
+            let mut all = Vec::new();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            out.received_fields(&mut |name, value| all.push((text(name), text(value))));
+            out.own_fields(|name, value| all.push((text(name), text(&value.concat()))));
+            assert_eq!(value(&all, "traceparent"), ["x".repeat(55)]);
+            assert_eq!(value(&all, "tracestate"), expected);
+        }
+        out = outbound("/", "a: b\r\n", "10.1.2.3:555");
+        out.trace = Some(Propagation { traceparent: [b'x'; 55], state: StateUse::Dropped });
+        assert_eq!(value(&fields(&out), "traceparent"), ["x".repeat(55)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! for browsers ([`page`]).
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -16,12 +16,13 @@ use serde_json::{Value, json};
 use crate::admission::refusal::Refusal;
 use crate::error_pages::PageText;
 use crate::grpc::{self, GrpcStatus};
-use crate::options::Limits;
+use crate::options::{Limits, Reloading, Settings};
 use crate::request_body::BodyError;
 use crate::upstream::UpstreamError;
 
 mod form;
 mod page;
+mod trace;
 
 use form::Form;
 
@@ -222,7 +223,7 @@ impl Failure {
     pub(crate) fn response(&self, asked: &Asked<'_>, own: Option<&PageText>) -> Response<Bytes> {
         let status = self.status();
         let form = Form::preferred(asked.accept);
-        // Who asks for JSON can do nothing with a page for people.
+        // A client that asks for JSON cannot use a page for people.
         let own = own.filter(|page| !page.is_html() || form != Some(Form::Problem));
         let mut response = match (own, form) {
             (Some(page), _) => own_page(page, status, asked.request_id),
@@ -231,7 +232,8 @@ impl Failure {
         };
         let headers = response.headers_mut();
         if own.is_none() && form == Some(Form::Page) {
-            headers.insert(http::header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
+            headers
+                .insert(http::header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::policy(asked.reloads())));
         }
         if let Self::Files(e) = self
             && let Some(methods) = e.allow()
@@ -267,6 +269,9 @@ impl Failure {
             }
             if dev {
                 document.insert("output".into(), Value::from(e.output_tail.to_vec()));
+                if let Some(found) = trace::find(&e.output_tail) {
+                    document.insert("place".into(), Value::from(found.place()));
+                }
             }
         }
         if let (Some(document), Self::Admission(refusal)) = (document.as_object_mut(), self) {
@@ -282,7 +287,25 @@ impl Failure {
             Self::Start(e) if dev => e.output_tail.iter().map(|line| printable(line).into_owned()).collect(),
             _ => Vec::new(),
         };
-        page::document(&page::Page { status: self.status(), request_id, detail: detail.as_deref(), output: &output })
+        page::document(&page::Page {
+            status: self.status(),
+            request_id,
+            detail: detail.as_deref(),
+            output: &output,
+            found: trace::find(&output),
+            since_ms: asked.reloads().then(|| self.since_ms()),
+        })
+    }
+
+    /// Since when what is shown has been so, in milliseconds since 1970: for a service that failed to start, since it
+    /// read its program.
+    fn since_ms(&self) -> u64 {
+        let ago = match self {
+            Self::Start(e) => e.elapsed,
+            _ => Duration::ZERO,
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(now.saturating_sub(ago).as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -293,6 +316,18 @@ pub(crate) struct Asked<'a> {
     pub(crate) accept: Option<&'a [u8]>,
     /// Whether clients are shown what a service that failed to start printed.
     pub(crate) dev: bool,
+    pub(crate) reloading: Reloading,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn of(request_id: &'a str, accept: Option<&'a [u8]>, settings: &Settings) -> Self {
+        Self { request_id, accept, dev: settings.dev, reloading: settings.reloading }
+    }
+
+    /// Whether a page loads itself again. Never without `dev`: elsewhere nobody answers it.
+    fn reloads(&self) -> bool {
+        self.dev && self.reloading == Reloading::OnChange
+    }
 }
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");

@@ -20,6 +20,8 @@ use crate::peer_address::PeerAddress;
 use crate::request_body::Received;
 use crate::request_id::RequestId;
 use crate::timing::{Layer, Moment, Timeline};
+use crate::traces::spans::Traced;
+use crate::traces::{Propagation, RequestTrace, TryOutcome};
 use crate::worker::Worker;
 
 /// One request on its way.
@@ -33,6 +35,8 @@ pub(crate) struct Record {
     status: Cell<u16>,
     sent_bytes: Cell<u64>,
     received: OnceCell<Rc<Received>>,
+    /// Only with traces.
+    trace: OnceCell<RequestTrace>,
     /// Only with an access log.
     head: OnceCell<Box<LoggedHead>>,
     /// Only on routes with such limits.
@@ -89,6 +93,7 @@ impl Record {
             status: Cell::new(0),
             sent_bytes: Cell::new(0),
             received: OnceCell::new(),
+            trace: OnceCell::new(),
             head: OnceCell::new(),
             place: OnceCell::new(),
             pacer: Cell::new(None),
@@ -107,6 +112,28 @@ impl Record {
                 peer: Rc::clone(peer),
             };
             let _ = self.head.set(Box::new(head)); // the first is the one
+        }
+    }
+
+    /// The trace that the request belongs to.
+    pub(crate) fn traced(&self, trace: Option<RequestTrace>) {
+        let _ = trace.map(|trace| self.trace.set(trace)); // a request has one
+    }
+
+    /// The trace that the request belongs to, if there are any.
+    pub(crate) fn trace(&self) -> Option<&RequestTrace> {
+        self.trace.get()
+    }
+
+    /// A try at the service begins; what that is told, where it is not what it would be told without.
+    pub(crate) fn begin_try(&self) -> Option<Propagation> {
+        self.trace.get()?.begin_try(&self.worker.tracer.ids)
+    }
+
+    /// It is over.
+    pub(crate) fn end_try(&self, outcome: impl FnOnce() -> TryOutcome) {
+        if let Some(trace) = self.trace.get().filter(|trace| trace.sampled().is_some()) {
+            trace.end_try(outcome());
         }
     }
 
@@ -131,6 +158,11 @@ impl Record {
 
     pub(crate) fn end_phase(&self, layer: Layer) {
         self.timeline.end_phase(layer, Moment::now());
+    }
+
+    /// The same, marked by another name.
+    pub(crate) fn end_named(&self, layer: Layer, name: &'static str) {
+        self.timeline.end_named(layer, name, Moment::now());
     }
 
     pub(crate) fn verdict(&self, verdict: Verdict) {
@@ -172,7 +204,15 @@ impl Drop for Record {
             sent_bytes: self.sent_bytes.get(),
             timeline: &self.timeline,
         };
-        self.series.book(self.worker.index).ended(&outcome);
+        let book = self.series.book(self.worker.index);
+        book.ended(&outcome);
+        if let Some(trace) = self.trace.get()
+            && let Some(request) = trace.sampled()
+        {
+            book.sampled(&self.timeline, trace.context(), self.worker.clock.timestamp(self.timeline.begun()));
+            let traced = Traced { context: trace.context(), request, outcome: &outcome, series: &self.series };
+            self.worker.common.exporter.send(traced.encode(&self.worker.tracer.ids));
+        }
         let (Some(log), Some(head)) = (&self.worker.access_log, self.head.get()) else { return };
         log.write(&Entry {
             at: self.worker.clock.timestamp(self.timeline.begun()),
@@ -188,6 +228,7 @@ impl Drop for Record {
             verdict: outcome.verdict,
             series: &self.series,
             request_id: Some(head.id.as_bytes()),
+            trace_id: self.trace.get().map(RequestTrace::trace_id),
             user_agent: head.fields.user_agent.as_ref().map(HeaderValue::as_bytes),
             referer: head.fields.referer.as_ref().map(HeaderValue::as_bytes),
             timeline: Some(&self.timeline),

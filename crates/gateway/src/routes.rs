@@ -20,9 +20,11 @@ use crate::error_pages::{ErrorPages, LoadedPages, PageLevels};
 use crate::jwks::KeySources;
 use crate::metrics::Series;
 use crate::options::{
-    External, ExternalAddr, RouteCache, RouteSpec, RouteTo, ServerProtocol, ServiceTarget, Serving, Settings,
+    External, ExternalAddr, RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol, ServiceTarget, Serving,
+    Settings,
 };
 use crate::path::normalized;
+use crate::schedules::ScheduleSpec;
 use crate::upgrades::Upgrades;
 
 /// The longest wait for a page of an error that a service makes; then the gateway's own goes out.
@@ -45,9 +47,9 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The way to who decides: a route of its own, which nothing leads to and which asks nobody. Nobody's requests are
-    /// counted there.
-    fn to_who_decides(
+    /// The way to the auth server: a route that no request matches and that has no rules of its own. Its requests are
+    /// not counted.
+    fn to_auth_server(
         admission: &AdmissionSpec,
         services: &[ServiceTarget],
         series: &Arc<Series>,
@@ -73,6 +75,18 @@ impl Route {
             pages: PageLevels::default(),
             changes_responses: false,
         }))
+    }
+}
+
+/// The way of a schedule's requests: a route that no other request matches.
+fn of_schedule(schedule: &ScheduleSpec, service: usize) -> RouteSpec {
+    RouteSpec {
+        cache: RouteCache::Off,
+        upgrades: Upgrades::of([]),
+        timeout: Some(schedule.timeout),
+        response_timeout: Some(schedule.timeout),
+        response_body_timeout: RouteLimit::Own(None),
+        ..RouteSpec::new("/", RouteTo::Service(service))
     }
 }
 
@@ -107,6 +121,8 @@ pub(crate) struct Table {
     pages: PageLevels,
     /// Ways to services that are asked for pages, by their names.
     page_routes: FxHashMap<Box<str>, Arc<Route>>,
+    /// Ways of schedules, by their names.
+    schedule_routes: FxHashMap<Box<str>, Arc<Route>>,
     services: Vec<ServiceTarget>,
     settings: Arc<Settings>,
 }
@@ -122,7 +138,7 @@ struct Paths {
 impl Table {
     /// `keys` has those that tokens are verified by; `series` finds where the requests of a route are counted.
     pub(crate) fn new(serving: Serving, keys: &KeySources, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
-        let Serving { services, mut routes, errors, settings } = serving;
+        let Serving { services, mut routes, errors, settings, schedules } = serving;
         routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
         let mut table = Self {
             routes: Vec::new(),
@@ -132,6 +148,7 @@ impl Table {
             caches: false,
             pages: PageLevels { own: None, general: LoadedPages::read(&errors) },
             page_routes: FxHashMap::default(),
+            schedule_routes: FxHashMap::default(),
             services,
             settings: Arc::new(settings),
         };
@@ -164,7 +181,7 @@ impl Table {
             let auth = spec
                 .admission
                 .as_ref()
-                .and_then(|admission| Route::to_who_decides(admission, &table.services, &series));
+                .and_then(|admission| Route::to_auth_server(admission, &table.services, &series));
             Arc::new(Route { series, spec, gate, auth, service, pages, changes_responses })
         };
         let page_route = |name: String| {
@@ -177,9 +194,15 @@ impl Table {
             };
             Some((name.into_boxed_str(), counted(spec)))
         };
+        let schedule_route = |schedule: &Arc<ScheduleSpec>| {
+            let index = table.services.iter().position(|service| service.name() == schedule.service)?;
+            Some((schedule.name.as_str().into(), counted(of_schedule(schedule, index))))
+        };
+        let schedule_routes = schedules.iter().filter_map(schedule_route).collect();
         let page_routes = asked.into_iter().filter_map(page_route).collect();
         table.routes = routes.into_iter().map(counted).collect();
         table.page_routes = page_routes;
+        table.schedule_routes = schedule_routes;
         table
     }
 
@@ -215,6 +238,11 @@ impl Table {
     /// The way to a service that is asked for a page of an error.
     pub(crate) fn page_route(&self, service: &str) -> Option<&Arc<Route>> {
         self.page_routes.get(service)
+    }
+
+    /// The way of a schedule's requests.
+    pub(crate) fn schedule_route(&self, schedule: &str) -> Option<&Arc<Route>> {
+        self.schedule_routes.get(schedule)
     }
 
     /// What an error looks like where there is no route.
@@ -311,7 +339,13 @@ mod tests {
         let services = (0..routes.len()).map(|index| ServiceTarget::External(Arc::new(external(index)))).collect();
         let routes = routes.iter().enumerate().map(spec).collect();
         Table::new(
-            Serving { services, routes, errors: ErrorPages::default(), settings: Settings::default() },
+            Serving {
+                services,
+                routes,
+                errors: ErrorPages::default(),
+                settings: Settings::default(),
+                schedules: Vec::new(),
+            },
             &KeySources::default(),
             |route, service| registry.series(&route.label(), service),
         )

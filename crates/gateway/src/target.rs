@@ -42,18 +42,30 @@ impl Scheme {
     }
 }
 
-/// Whether `Forwarded` and `X-Forwarded-*` of whoever connects are believed.
+/// How much of `Forwarded` and `X-Forwarded-*` is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
+    /// Nothing.
     Nobody,
-    Peers,
+    /// The values at the end of each list that so many proxies have written.
+    Proxies(usize),
 }
 
 impl Trust {
-    /// That in a client by its address, which has none on a Unix socket.
+    /// Of a request that was made here.
+    pub(crate) const OURSELVES: Self = Self::Proxies(1);
+
+    /// That in a client by its address, which has none on a Unix socket, and in the proxies that it has been sent by.
     #[inline]
-    pub(crate) fn of(trusted: &TrustForwarded, peer: Option<IpAddr>) -> Self {
-        if trusted.believes(peer) { Self::Peers } else { Self::Nobody }
+    pub(crate) fn of<'a>(
+        trusted: &TrustForwarded,
+        peer: Option<IpAddr>,
+        headers: impl FnOnce() -> &'a HeaderMap,
+    ) -> Self {
+        if !trusted.believes(peer) {
+            return Self::Nobody;
+        }
+        Self::Proxies(trusted.chain(headers(), peer).length)
     }
 }
 
@@ -86,7 +98,7 @@ impl<'a> Origin<'a> {
     pub(crate) fn of(headers: &'a HeaderMap, authority: &'a str, hop: Hop) -> Self {
         match hop.trust {
             Trust::Nobody => Self { scheme: hop.scheme, authority },
-            Trust::Peers => Self::claimed(headers, authority, hop.scheme),
+            Trust::Proxies(length) => Self::claimed(Claims::of(headers, length), authority, hop.scheme),
         }
     }
 
@@ -95,13 +107,13 @@ impl<'a> Origin<'a> {
     pub(crate) fn of_head(head: &'a Head, hop: Hop) -> Self {
         match hop.trust {
             Trust::Nobody => Self { scheme: hop.scheme, authority: head.authority() },
-            Trust::Peers => Self::claimed(head.headers(), head.authority(), hop.scheme),
+            Trust::Proxies(length) => Self::claimed(Claims::of(head.headers(), length), head.authority(), hop.scheme),
         }
     }
 
-    /// By the first value of a list, which the proxy that is nearest to the client wrote; `otherwise` if it wrote none.
-    fn claimed(headers: &'a HeaderMap, authority: &'a str, otherwise: Scheme) -> Self {
-        let Claims { scheme, host } = Claims::of(headers);
+    /// What proxies say of it; `otherwise`, and `authority`, if they do not say it.
+    fn claimed(claims: Claims<'a>, authority: &'a str, otherwise: Scheme) -> Self {
+        let Claims { scheme, host } = claims;
         let scheme = scheme.as_deref().and_then(Scheme::named);
         // A host needs no escapes, so one that has some is none.
         let host = host.and_then(|host| if let Cow::Borrowed(host) = host { Some(host) } else { None });
@@ -171,18 +183,23 @@ mod tests {
             let Origin { scheme, authority } = Origin::of(&headers, "inner", Hop { scheme: Scheme::Http, trust });
             format!("{}://{authority}", scheme.as_str())
         };
+        let (one, two) = (Trust::Proxies(1), Trust::Proxies(2));
         let proto = [("x-forwarded-proto", "HTTPS, http")];
         assert_eq!(origin(&proto, Trust::Nobody), "http://inner");
-        assert_eq!(origin(&proto, Trust::Peers), "https://inner");
-        assert_eq!(origin(&[], Trust::Peers), "http://inner");
-        assert_eq!(origin(&[("x-forwarded-proto", "gopher")], Trust::Peers), "http://inner");
-        assert_eq!(origin(&[("x-forwarded-proto", "wss")], Trust::Peers), "https://inner");
+        assert_eq!(origin(&proto, two), "https://inner");
+        assert_eq!(origin(&proto, one), "http://inner");
+        assert_eq!(origin(&[("x-forwarded-proto", "HTTPS")], two), "https://inner");
+        assert_eq!(origin(&[], one), "http://inner");
+        assert_eq!(origin(&[("x-forwarded-proto", "gopher")], one), "http://inner");
+        assert_eq!(origin(&[("x-forwarded-proto", "wss")], one), "https://inner");
         let element = [("forwarded", "for=\"a,b\"; Proto=https;host=\"a:8443\", for=x;proto=http")];
-        assert_eq!(origin(&element, Trust::Peers), "https://a:8443");
-        assert_eq!(origin(&[("forwarded", "for=x, proto=https")], Trust::Peers), "http://inner");
+        assert_eq!(origin(&element, two), "https://a:8443");
+        assert_eq!(origin(&element, one), "http://inner");
+        assert_eq!(origin(&[("forwarded", "for=x, proto=https")], one), "https://inner");
         let both = [("x-forwarded-host", "b, c"), ("forwarded", "host=a"), ("x-forwarded-proto", "https")];
-        assert_eq!(origin(&both, Trust::Peers), "https://b");
-        assert_eq!(origin(&[("x-forwarded-host", "a/b")], Trust::Peers), "http://inner");
+        assert_eq!(origin(&both, two), "https://b");
+        assert_eq!(origin(&both, one), "https://c");
+        assert_eq!(origin(&[("x-forwarded-host", "a/b")], one), "http://inner");
     }
 
     proptest! {

@@ -9,7 +9,7 @@
 //!
 //! Invariant: the layers add up to the total, to the nanosecond, whatever the order of the phases.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Add;
 use std::time::{Duration, SystemTime};
 
@@ -49,6 +49,11 @@ impl Add<Duration> for Moment {
     fn add(self, time: Duration) -> Self {
         Self(self.0.saturating_add(nanos(time)))
     }
+}
+
+/// Nanoseconds, as people are told them.
+pub(crate) fn milliseconds(ns: u64) -> f64 {
+    ns as f64 / 1e6
 }
 
 /// A part of a request's time.
@@ -91,6 +96,17 @@ impl Layer {
     }
 }
 
+/// Phases of one request that are marked; those beyond it are only counted.
+const MAX_MARKS: usize = 64;
+
+/// A phase, from when to when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) name: &'static str,
+    pub(crate) from: Moment,
+    pub(crate) to: Moment,
+}
+
 /// The phases of one request.
 #[derive(Debug)]
 pub(crate) struct Timeline {
@@ -99,22 +115,66 @@ pub(crate) struct Timeline {
     spent_ns: [Cell<u64>; Layer::ALL.len()],
     /// What the request waited for while an instance was started for it.
     start: Cell<Option<StartPhases>>,
+    /// Each phase by itself, of requests that are traced.
+    marks: OnceCell<Box<RefCell<Vec<Mark>>>>,
 }
 
 impl Timeline {
     pub(crate) fn new(begun: Moment) -> Self {
-        Self { begun, last: Cell::new(begun), spent_ns: Default::default(), start: Cell::new(None) }
+        Self {
+            begun,
+            last: Cell::new(begun),
+            spent_ns: Default::default(),
+            start: Cell::new(None),
+            marks: OnceCell::new(),
+        }
+    }
+
+    /// Marks each phase from now on.
+    pub(crate) fn mark_phases(&self) {
+        self.marks.get_or_init(Box::default);
+    }
+
+    /// The phases that were marked, in their order.
+    pub(crate) fn marks(&self) -> Vec<Mark> {
+        self.marks.get().map(|marks| marks.borrow().clone()).unwrap_or_default()
     }
 
     /// Counts the time since the last phase ended to a layer.
     pub(crate) fn end_phase(&self, layer: Layer, now: Moment) {
-        self.add(layer, now.since(self.last.get()));
-        self.last.set(self.last.get().max(now));
+        self.end_named(layer, layer.name(), now);
+    }
+
+    /// The same, marked by another name.
+    pub(crate) fn end_named(&self, layer: Layer, name: &'static str, now: Moment) {
+        let last = self.last.get();
+        self.add(layer, now.since(last));
+        self.last.set(last.max(now));
+        if self.marks.get().is_some() {
+            self.mark(name, last, now);
+        }
+    }
+
+    #[cold]
+    fn mark(&self, name: &'static str, from: Moment, to: Moment) {
+        let Some(marks) = self.marks.get() else { return };
+        let mut marks = marks.borrow_mut();
+        if to > from && marks.len() < MAX_MARKS {
+            marks.push(Mark { name, from, to });
+        }
     }
 
     /// Counts the time since the last phase ended to a start, of which `phases` are the parts.
     pub(crate) fn end_start(&self, phases: StartPhases) {
-        self.last.set(self.last.get() + phases.total());
+        let mut from = self.last.get();
+        self.last.set(from + phases.total());
+        if self.marks.get().is_some() {
+            let StartPhases { queue, spawn, connect, ready } = phases;
+            for (name, time) in [("queue", queue), ("spawn", spawn), ("connect", connect), ("ready", ready)] {
+                self.mark(name, from, from + time);
+                from = from + time;
+            }
+        }
         self.add(Layer::Queue, nanos(phases.queue));
         self.add(Layer::Start, nanos(phases.total() - phases.queue));
         let mut all = self.start.get().unwrap_or_default(); // a second try may start a second instance
@@ -220,6 +280,26 @@ mod tests {
         let long_ago = Moment(Moment::now().0.saturating_sub(9_000_000_000));
         clock.anchor.set((long_ago, Timestamp(0))); // the clock was set
         assert!(clock.timestamp(Moment::now()).0.abs_diff(now().0) < 100);
+    }
+
+    #[test]
+    fn what_is_marked_follows_each_other() {
+        let begun = Moment::now();
+        let timeline = Timeline::new(begun);
+        let at = |ms| begun + Duration::from_millis(ms);
+        timeline.end_phase(Layer::Parse, at(1));
+        assert!(timeline.marks().is_empty());
+        timeline.mark_phases();
+        timeline.end_named(Layer::Cache, "redis", at(2));
+        let ms = Duration::from_millis;
+        timeline.end_start(StartPhases { queue: ms(0), spawn: ms(2), connect: ms(3), ready: ms(4) });
+        timeline.end_phase(Layer::Write, at(20));
+        let marks: Vec<_> =
+            timeline.marks().iter().map(|mark| (mark.name, mark.from.since(begun), mark.to.since(begun))).collect();
+        let expected = [("redis", 1, 2), ("spawn", 2, 4), ("connect", 4, 7), ("ready", 7, 11), ("write", 11, 20)];
+        assert_eq!(marks, expected.map(|(name, from, to)| (name, from * 1_000_000, to * 1_000_000)));
+        (0..200).for_each(|ms| timeline.end_phase(Layer::Body, at(21 + ms)));
+        assert_eq!(timeline.marks().len(), MAX_MARKS);
     }
 
     proptest! {

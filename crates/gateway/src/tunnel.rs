@@ -20,9 +20,7 @@ use bytes::BytesMut;
 use tokio::io::AsyncWrite;
 
 use crate::client_socket::ClientSocket;
-use crate::net::Socket;
 use crate::protocols::ClientProtocol;
-use crate::stream_io::StreamIo;
 use crate::upstream::{ServiceSide, Upgraded};
 use crate::worker::Worker;
 
@@ -153,40 +151,6 @@ impl Side for ClientSocket {
     }
 }
 
-impl Side for Socket {
-    fn poll_read_buf(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
-        Self::poll_read_buf(self, cx, buf)
-    }
-
-    fn poll_send_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
-        Self::poll_send_all(self, cx, buf)
-    }
-
-    fn poll_end(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
-        ready!(self.poll_write_all(cx, buf))?;
-        Pin::new(self).poll_shutdown(cx)
-    }
-}
-
-impl Side for StreamIo {
-    fn poll_read_buf(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
-        Self::poll_read_buf(self, cx, buf)
-    }
-
-    fn poll_send_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
-        self.poll_write_all(cx, buf)
-    }
-
-    fn poll_end(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
-        ready!(self.poll_write_all(cx, buf))?;
-        Poll::Ready(self.end())
-    }
-
-    fn abort(&mut self) {
-        self.reset();
-    }
-}
-
 impl ServiceSide {
     /// Has small messages wait for the end of the turn with those of the worker's other connections.
     fn join(&mut self, worker: &Worker) {
@@ -207,14 +171,20 @@ impl Side for ServiceSide {
     fn poll_send_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
         match self {
             Self::Socket(socket) => socket.poll_send_all(cx, buf),
-            Self::Stream { stream, .. } => Side::poll_send_all(stream, cx, buf),
+            Self::Stream { stream, .. } => stream.poll_write_all(cx, buf),
         }
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
         match self {
-            Self::Socket(socket) => Side::poll_end(socket, cx, buf),
-            Self::Stream { stream, .. } => Side::poll_end(stream, cx, buf),
+            Self::Socket(socket) => {
+                ready!(socket.poll_write_all(cx, buf))?;
+                Pin::new(socket).poll_shutdown(cx)
+            }
+            Self::Stream { stream, .. } => {
+                ready!(stream.poll_write_all(cx, buf))?;
+                Poll::Ready(stream.end())
+            }
         }
     }
 

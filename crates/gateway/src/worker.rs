@@ -30,10 +30,13 @@ use crate::net;
 use crate::options::{Abandoned, External, IoUring, ListenAddr, ServerProtocol, ServiceTarget};
 use crate::request_id::RequestIds;
 use crate::routes::Table;
+use crate::schedules::Schedules;
 use crate::scratch::Scratch;
 use crate::spawn::Spawner;
 use crate::strangers::Strangers;
 use crate::timing::Clock;
+use crate::traces::Tracer;
+use crate::traces::export::Exporter;
 use crate::upstream::http::Pool;
 use crate::upstream::http2;
 use crate::upstream::pipe::link::Link;
@@ -60,10 +63,14 @@ pub(crate) struct Common {
     pub(crate) workers: usize,
     pub(crate) io_uring: IoUring,
     pub(crate) metrics: Registry,
+    /// Where spans go.
+    pub(crate) exporter: Exporter,
     /// Told when memory has become free.
     pub(crate) freed: Option<fn()>,
     /// Where is listened, with real ports.
     pub(crate) addresses: ArcSwap<Vec<ListenAddr>>,
+    /// Requests at certain times.
+    pub(crate) schedules: Arc<Schedules>,
     /// Clients of other protocols that were named lately.
     pub(crate) strangers: Strangers,
 }
@@ -104,6 +111,7 @@ pub(crate) struct Worker {
     pub(crate) common: Arc<Common>,
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) ids: RequestIds,
+    pub(crate) tracer: Tracer,
     /// Ways to services, made with the first request, by [`ServiceTarget::key`]. What is in here holds its service, so
     /// that no key is used twice.
     upstreams: RefCell<FxHashMap<usize, Rc<Upstream>>>,
@@ -144,6 +152,7 @@ impl Worker {
             index,
             deadlines: Deadlines::new(),
             ids: RequestIds::new(),
+            tracer: Tracer::new(),
             upstreams: RefCell::default(),
             spawner,
             scratch: RefCell::default(),

@@ -7,6 +7,7 @@ use http::header::{HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pilotlight_cache::Timestamp;
 use pilotlight_printable::{is_hidden, json_escape};
+use pilotlight_traces::TraceId;
 
 use crate::metrics::{Series, Verdict};
 use crate::options::{AccessField, AccessFormat};
@@ -32,6 +33,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) verdict: Verdict,
     pub(crate) series: &'a Series,
     pub(crate) request_id: Option<&'a [u8]>,
+    pub(crate) trace_id: Option<TraceId>,
     pub(crate) user_agent: Option<&'a [u8]>,
     pub(crate) referer: Option<&'a [u8]>,
     pub(crate) timeline: Option<&'a Timeline>,
@@ -67,6 +69,7 @@ impl<'a> Entry<'a> {
             verdict,
             series,
             request_id: None,
+            trace_id: None,
             user_agent: field(USER_AGENT),
             referer: field(REFERER),
             timeline: None,
@@ -84,6 +87,7 @@ enum Value<'a> {
     Milliseconds(u64),
     Time(Timestamp),
     Layers(&'a Timeline),
+    Trace(TraceId),
     Nothing,
 }
 
@@ -128,6 +132,7 @@ fn value<'a>(field: AccessField, entry: &Entry<'a>) -> Value<'a> {
         AccessField::UserAgent => foreign(entry.user_agent),
         AccessField::Referer => foreign(entry.referer),
         AccessField::Timing => entry.timeline.map_or(Value::Nothing, Value::Layers),
+        AccessField::TraceId => entry.trace_id.map_or(Value::Nothing, Value::Trace),
     }
 }
 
@@ -143,6 +148,7 @@ fn write_json(out: &mut Vec<u8>, value: &Value<'_>) {
         }
         Value::Own(text) => json_string(out, text.as_bytes()),
         Value::Foreign(bytes) => json_string(out, bytes),
+        Value::Trace(id) => json_string(out, &id.to_hex()),
         Value::Layers(timeline) => {
             out.push(b'{');
             for (index, (name, ns)) in spent(timeline).enumerate() {
@@ -164,6 +170,7 @@ fn write_text(out: &mut Vec<u8>, value: &Value<'_>) {
         Value::Time(at) => time_to(out, *at),
         Value::Own(text) => out.extend_from_slice(text.as_bytes()),
         Value::Foreign(bytes) => text_string(out, bytes),
+        Value::Trace(id) => out.extend_from_slice(&id.to_hex()),
         Value::Layers(timeline) => {
             for (index, (name, ns)) in spent(timeline).enumerate() {
                 out.extend_from_slice(if index > 0 { b"," } else { b"" });
@@ -256,6 +263,7 @@ fn write_infallibly(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
+    use pilotlight_traces::IdSource;
     use proptest::prelude::*;
 
     use super::*;
@@ -284,6 +292,7 @@ mod tests {
             verdict: Verdict::Miss,
             series: &series,
             request_id: Some(b"id"),
+            trace_id: Some(IdSource::new(0).trace_id()),
             user_agent: None,
             referer: None,
             timeline: Some(&timeline),
@@ -303,6 +312,7 @@ mod tests {
         let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(parsed.as_object().unwrap().len(), AccessField::ALL.len());
         assert_eq!(parsed["path"], "/a");
+        assert_eq!(parsed["trace_id"], IdSource::new(0).trace_id().to_string());
         assert_eq!(parsed["timing"]["service"], 1.5);
         assert_eq!(parsed["user_agent"], serde_json::Value::Null);
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
@@ -15,11 +15,13 @@ use pilotlight_supervisor::Service;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use super::events::{self, Events};
 use super::logs::{KEPT_LOG_LINES, LogBook, Page, output_name};
 use super::order::{Asked, Emptying, NotDone, Order};
+use super::prometheus::Exposition;
 use super::refused::{Refused, refused};
 use super::shared::Shared;
-use super::{certificates, explain, prometheus, purge, status};
+use super::{certificates, deploy, explain, prometheus, purge, schedules, status};
 use crate::options::ServiceTarget;
 
 /// Bytes of a request's body.
@@ -35,6 +37,7 @@ const PROGRAM_FILE_DIGITS: usize = 32;
 pub(super) enum Body {
     Full(Option<Bytes>),
     Followed(Followed),
+    Events(Events),
 }
 
 /// Output that goes on. It holds no lines: who reads slowly misses what is overwritten meanwhile, and is told so.
@@ -74,6 +77,7 @@ impl http_body::Body for Body {
         let piece = match self.get_mut() {
             Self::Full(whole) => whole.take(),
             Self::Followed(output) => Some(ready!(output.poll(cx))),
+            Self::Events(events) => Some(ready!(events.poll(cx))),
         };
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
@@ -88,9 +92,16 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
     let answer = match (&method, segments.as_slice()) {
         (&Method::GET, ["status"]) => Ok(json(StatusCode::OK, &status::gateway(&shared))),
         (&Method::GET, ["config"]) => Ok(json(StatusCode::OK, &(shared.config)())),
-        (&Method::GET, ["metrics"]) => Ok(metrics(&shared)),
+        (&Method::GET, ["metrics"]) => Ok(metrics(&shared, request.headers())),
+        (&Method::GET, ["events"]) => {
+            Events::new(&shared).map(|events| going_on(Body::Events(events), events::CONTENT_TYPE))
+        }
         (&Method::GET, ["explain"]) => explained(&shared, &request),
         (&Method::GET, ["certificates"]) => Ok(json(StatusCode::OK, &certificates::list(&shared))),
+        (&Method::GET, ["schedules"]) => {
+            Ok(json(StatusCode::OK, &serde_json::json!({ "schedules": schedules::list(&shared) })))
+        }
+        (&Method::POST, ["schedules", "run"]) => run(&shared, request).await,
         (&Method::POST, ["certificates", "renew"]) => renewed(&shared, request).await,
         (&Method::POST, ["certificates", "import"]) => imported(&shared, request).await,
         (&Method::POST, ["purge"]) => purged(&shared, request).await,
@@ -100,16 +111,20 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         (&Method::GET, ["services", name, "logs"]) => logs(&shared, name, &request),
         (&Method::POST, ["reload"]) => reload(&shared, request).await,
         (&Method::POST, ["upgrade"]) => upgrade(&shared, request).await,
+        (&Method::POST, ["services", name, "deploy"]) => deployed(&shared, name, request).await,
         (&Method::POST, ["services", name, action @ ("restart" | "stop" | "start")]) => act(&shared, name, action),
         (
             _,
-            ["status" | "config" | "certificates" | "metrics" | "explain"] | ["services", _] | ["services", _, "logs"],
+            ["status" | "config" | "certificates" | "metrics" | "events" | "explain" | "schedules"]
+            | ["services", _]
+            | ["services", _, "logs"],
         ) => Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes GET only"))),
         (
             _,
             ["purge" | "reload" | "upgrade"]
             | ["certificates", "renew" | "import"]
-            | ["services", _, "restart" | "stop" | "start"],
+            | ["schedules", "run"]
+            | ["services", _, "deploy" | "restart" | "stop" | "start"],
         ) => Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes POST only"))),
         _ => Err(refused(StatusCode::NOT_FOUND, format!("there is no {path}; docs/admin-api.md lists what there is"))),
     };
@@ -119,7 +134,7 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
 /// Answers whoever reaches the address for metrics.
 pub(super) async fn public(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
     match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => metrics(&shared),
+        (&Method::GET, "/metrics") => metrics(&shared, request.headers()),
         _ => problem(&refused(StatusCode::NOT_FOUND, "only GET /metrics is answered here")),
     }
 }
@@ -129,8 +144,10 @@ pub(super) fn turned_away(detail: &str) -> Response<Body> {
     problem(&refused(StatusCode::FORBIDDEN, detail))
 }
 
-fn metrics(shared: &Shared) -> Response<Body> {
-    answer(StatusCode::OK, prometheus::CONTENT_TYPE, prometheus::text(shared).into())
+fn metrics(shared: &Shared, fields: &HeaderMap) -> Response<Body> {
+    let accept = fields.get_all(ACCEPT).iter().map(HeaderValue::as_bytes);
+    let exposition = Exposition::accepted(accept);
+    answer(StatusCode::OK, exposition.content_type(), prometheus::text(shared, exposition).into())
 }
 
 fn explained(shared: &Shared, request: &Request<Incoming>) -> Answer {
@@ -146,6 +163,17 @@ fn explained(shared: &Shared, request: &Request<Incoming>) -> Answer {
 async fn purged(shared: &Shared, request: Request<Incoming>) -> Answer {
     let body = whole(request.into_body()).await?;
     Ok(json(StatusCode::OK, &purge::purge(shared, &body).await?))
+}
+
+async fn deployed(shared: &Shared, name: &str, request: Request<Incoming>) -> Answer {
+    let service = managed(shared, name)?;
+    let body = whole(request.into_body()).await?;
+    Ok(json(StatusCode::OK, &deploy::deploy(shared, &service, &body).await?))
+}
+
+async fn run(shared: &Shared, request: Request<Incoming>) -> Answer {
+    let body = whole(request.into_body()).await?;
+    Ok(json(StatusCode::ACCEPTED, &schedules::begin(shared, &body)?))
 }
 
 async fn renewed(shared: &Shared, request: Request<Incoming>) -> Answer {
@@ -244,9 +272,7 @@ fn logs(shared: &Shared, name: &str, request: &Request<Incoming>) -> Answer {
         position: page.next,
         next: None,
     };
-    let mut response = Response::new(Body::Followed(followed));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(NDJSON));
-    Ok(response)
+    Ok(going_on(Body::Followed(followed), NDJSON))
 }
 
 const NDJSON: &str = "application/x-ndjson";
@@ -362,10 +388,15 @@ fn json(status: StatusCode, value: &Value) -> Response<Body> {
     answer(status, "application/json", printable::json(value.to_string()).into())
 }
 
-fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
-    let mut response = Response::new(Body::Full(Some(body)));
-    *response.status_mut() = status;
+fn going_on(body: Body, content_type: &'static str) -> Response<Body> {
+    let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = going_on(Body::Full(Some(body)), content_type);
+    *response.status_mut() = status;
     response
 }

@@ -1,12 +1,13 @@
-//! `GET /metrics`: the text exposition format of Prometheus, version 0.0.4.
+//! `GET /metrics`: the text exposition format of Prometheus, or OpenMetrics, which has exemplars.
 
-use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pilotlight_acme::OnDemandStatus;
 use pilotlight_cache::Unstored;
 use pilotlight_cache_redis::Family;
-use pilotlight_supervisor::{CircuitState, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status};
+use pilotlight_supervisor::{
+    CircuitState, Deploys, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status,
+};
 
 use super::keys::unix_seconds;
 use super::shared::Shared;
@@ -15,13 +16,17 @@ use super::{memory, status};
 use crate::admission::refusal::Refused;
 use crate::jwks::Fetches;
 use crate::metrics::sums::Sums;
-use crate::metrics::{CLASSES, Distribution, PHASES, Upgraded, Verdict};
+use crate::metrics::{CLASSES, PHASES, Upgraded, Verdict};
 use crate::options::ServiceTarget;
 use crate::protocols::{ClientProtocol, ServiceProtocol};
 use crate::timing::Layer;
+use crate::traces::export::Dropped;
+use text::{Text, labels};
 
-/// The media type.
-pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(super) use text::Exposition;
+
+mod schedules;
+mod text;
 
 /// Powers of two between the bounds of a histogram of whole requests, and of layers.
 const TOTAL_STEP: usize = 1;
@@ -31,21 +36,38 @@ const LAYER_STEP: usize = 2;
 type Counted = (String, Sums);
 
 /// All metrics.
-pub(super) fn text(shared: &Shared) -> String {
+pub(super) fn text(shared: &Shared, exposition: Exposition) -> String {
     let all = shared.common.metrics.all();
     let counted: Vec<Counted> = all
         .iter()
         .map(|series| (labels(&[("route", &series.route), ("service", &series.service)]), Sums::of(series)))
         .filter(|(_, sums)| sums.requests() + sums.in_flight() > 0)
         .collect();
-    let mut text = Text(String::with_capacity(16 * 1024));
+    let mut text = Text::new(exposition);
     requests(&mut text, &counted);
     times(&mut text, &counted);
     services(&mut text, shared);
     gateway(&mut text, shared);
     acme(&mut text, shared);
     keys(&mut text, shared);
-    text.0
+    traces(&mut text, shared);
+    schedules::runs(&mut text, &shared.common.schedules.report());
+    text.into_string()
+}
+
+/// Spans, once there were `[traces]`.
+fn traces(text: &mut Text, shared: &Shared) {
+    let exporter = &shared.common.exporter;
+    if !exporter.is_used() {
+        return;
+    }
+    let help = "Spans that the collector has taken.";
+    text.one("pilotlight_trace_spans_sent_total", "counter", help, &exporter.sent());
+    let name = "pilotlight_trace_spans_dropped_total";
+    text.family(name, "counter", "Spans that the collector has not got, by reason.");
+    for why in Dropped::ALL {
+        text.sample(name, &labels(&[("reason", why.name())]), &exporter.dropped(why));
+    }
 }
 
 /// Keys that tokens are verified by.
@@ -150,7 +172,7 @@ fn times(text: &mut Text, counted: &[Counted]) {
     let name = "pilotlight_request_duration_seconds";
     text.family(name, "histogram", "From the first byte of a request to the last one of its answer written.");
     for (labels, sums) in counted {
-        text.histogram(name, labels, &sums.total, TOTAL_STEP);
+        text.histogram(name, labels, &sums.times.total, TOTAL_STEP);
     }
     let name = "pilotlight_layer_duration_seconds";
     text.family(name, "histogram", "The parts of pilotlight_request_duration_seconds; their sums add up to its sum.");
@@ -220,12 +242,28 @@ fn services(text: &mut Text, shared: &Shared) {
         let Replaced { requests, age, memory, asked } = one.status.replaced;
         vec![("max_requests", requests), ("max_age", age), ("max_memory", memory), ("asked", asked)]
     });
+    releases(text, &all);
     let help = "Instances that were ended because a request took longer than max_request_time.";
     text.of_each("pilotlight_service_stuck_total", "counter", help, &all, |one| one.status.stuck);
     let help = "Lines of output that found no room.";
     text.of_each("pilotlight_service_output_dropped_lines_total", "counter", help, &all, |one| {
         one.service.dropped_lines()
     });
+}
+
+/// Of services that have releases.
+fn releases(text: &mut Text, all: &[Managed<'_>]) {
+    const NAME: &str = "pilotlight_service_releases_total";
+    if all.iter().all(|one| one.status.spec.releases.is_none()) {
+        return;
+    }
+    text.family(NAME, "counter", "Releases that were tried, by what came of it.");
+    for one in all.iter().filter(|one| one.status.spec.releases.is_some()) {
+        let Deploys { used, refused, abandoned } = one.status.deploys;
+        for (outcome, count) in [("used", used), ("refused", refused), ("abandoned", abandoned)] {
+            text.sample(NAME, &format!("{},outcome=\"{outcome}\"", one.labels), &count);
+        }
+    }
 }
 
 fn instances(text: &mut Text, all: &[Managed<'_>]) {
@@ -396,23 +434,7 @@ fn redis(text: &mut Text, status: &pilotlight_cache_redis::Status) {
     text.one("pilotlight_cache_redis_queue_bytes", "gauge", "Memory of those answers.", &status.queued_bytes);
 }
 
-struct Text(String);
-
-// Writing to a String cannot fail.
 impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn sample(&mut self, name: &str, labels: &str, value: &dyn std::fmt::Display) {
-        let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display) {
-        self.family(name, kind, help);
-        let _ = writeln!(self.0, "{name} {value}");
-    }
-
     fn each(&mut self, name: &str, kind: &str, help: &str, counted: &[Counted], value: impl Fn(&Sums) -> u64) {
         self.family(name, kind, help);
         for (labels, sums) in counted {
@@ -447,47 +469,5 @@ impl Text {
                 self.sample(name, &format!("{},reason=\"{reason}\"", one.labels), &count);
             }
         }
-    }
-
-    fn histogram(&mut self, name: &str, labels: &str, times: &Distribution, step: usize) {
-        for (bound_ns, below) in times.cumulative(step) {
-            let _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"{}\"}} {below}", Seconds(bound_ns));
-        }
-        let _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", times.count());
-        let _ = writeln!(self.0, "{name}_sum{{{labels}}} {}", Seconds(times.sum_ns()));
-        let _ = writeln!(self.0, "{name}_count{{{labels}}} {}", times.count());
-    }
-}
-
-/// Nanoseconds as seconds, exactly.
-struct Seconds(u64);
-
-impl std::fmt::Display for Seconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
-    }
-}
-
-fn labels(pairs: &[(&str, &str)]) -> String {
-    let one = |(name, value): &(&str, &str)| {
-        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        format!("{name}=\"{value}\"")
-    };
-    pairs.iter().map(one).collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_escaped() {
-        assert_eq!(labels(&[("route", "a\"\\\n"), ("service", "b")]), "route=\"a\\\"\\\\\\n\",service=\"b\"");
-    }
-
-    #[test]
-    fn seconds_are_exact() {
-        assert_eq!(Seconds(1_024).to_string(), "0.000001024");
-        assert_eq!(Seconds(61_000_000_001).to_string(), "61.000000001");
     }
 }

@@ -1,20 +1,25 @@
 //! What the responses of the interface are made from.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pilotlight_supervisor::Control;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::board::Board;
 use super::logs::LogBook;
 use super::order::Order;
+use crate::metrics::recent::Recent;
+use crate::metrics::sums::Times;
 use crate::worker::Common;
 
 /// How often a refusal is logged.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+
 /// What its responses are made from.
 pub(super) struct Shared {
     pub(super) common: Arc<Common>,
@@ -28,6 +33,30 @@ pub(super) struct Shared {
     pub(super) runtime_dir: PathBuf,
     pub(super) begun: Instant,
     pub(super) refusals: Refusals,
+    pub(super) recent: Mutex<Recent>,
+    pub(super) board: Board,
+}
+
+impl Shared {
+    /// What was counted in the last minutes.
+    pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Once in [`crate::metrics::recent::TURN`].
+    pub(super) fn turn(&self) {
+        let all = self.common.metrics.all();
+        let mut services: HashMap<&str, u64> = HashMap::with_capacity(all.len());
+        for series in &all {
+            *services.entry(&series.service).or_default() += series.requests();
+        }
+        let times = |name: &str| {
+            let mut times = Times::default();
+            all.iter().filter(|series| &*series.service == name).for_each(|series| times.add(series));
+            times
+        };
+        self.recent().turn(Instant::now(), services.into_iter(), times);
+    }
 }
 
 /// When the last refusal was logged, and how many were not since.

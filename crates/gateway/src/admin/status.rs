@@ -6,15 +6,17 @@ use std::time::Instant;
 
 use pilotlight_cache::PurgeCounts;
 use pilotlight_cache_redis::{CoherenceStatus, Family};
-use pilotlight_supervisor::{Service, Transport};
+use pilotlight_releases::Releases;
+use pilotlight_supervisor::{Deploys, InstanceStatus, Service, Status, Transport};
 use serde_json::{Map, Value, json};
 
 use super::memory;
 use super::shared::Shared;
+use crate::metrics::recent::RecentTimes;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::{ServerProtocol, ServiceTarget};
-use crate::timing::Layer;
+use crate::timing::{Layer, milliseconds};
 
 /// The whole gateway.
 pub(super) fn gateway(shared: &Shared) -> Value {
@@ -25,7 +27,7 @@ pub(super) fn gateway(shared: &Shared) -> Value {
     let services: Vec<Value> = table
         .services()
         .iter()
-        .map(|target| service(target, by_service.get(target.name()).unwrap_or(&empty), &groups))
+        .map(|target| service(shared, target, by_service.get(target.name()).unwrap_or(&empty), &groups))
         .collect();
     let hits: u64 = by_service.values().map(|sums| sums.with_verdict(Verdict::Hit)).sum();
     let cache = shared.common.cache.as_ref().map(|cache| {
@@ -58,13 +60,15 @@ pub(super) fn gateway(shared: &Shared) -> Value {
         "acme": super::certificates::acme(shared),
         "jwks": super::keys::status(shared),
         "services": services,
+        "schedules": super::schedules::list(shared),
     })
 }
 
 /// One service, with what the table of all has no room for.
 pub(super) fn one(shared: &Shared, target: &ServiceTarget) -> Value {
-    let sums = by_service(shared).remove(target.name()).unwrap_or_default();
-    let mut value = service(target, &sums, &memory::of_groups());
+    let mut sums = Sums::default();
+    shared.common.metrics.all().iter().filter(|series| &*series.service == target.name()).for_each(|one| sums.add(one));
+    let mut value = service(shared, target, &sums, &memory::of_groups());
     if let Value::Object(map) = &mut value {
         let routes = shared.common.table.load();
         let routes = routes.routes().iter().filter(|route| &*route.series.service == target.name());
@@ -131,7 +135,20 @@ fn latency(times: &Distribution) -> Value {
     })
 }
 
-fn service(target: &ServiceTarget, sums: &Sums, groups: &HashMap<i32, u64>) -> Value {
+/// The last minutes, starts apart.
+fn recent(shared: &Shared, name: &str, sums: &Sums) -> Value {
+    let recent = shared.recent();
+    let RecentTimes { warm, cold } = recent.since(name, &sums.times);
+    let window = recent.window(Instant::now()).as_secs_f64().round();
+    let mut value = latency(&warm);
+    if let Value::Object(map) = &mut value {
+        map.insert("seconds".into(), window.into());
+        map.insert("cold".into(), latency(&cold));
+    }
+    value
+}
+
+fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMap<i32, u64>) -> Value {
     let answers: Map<String, Value> = CLASSES
         .iter()
         .enumerate()
@@ -145,7 +162,8 @@ fn service(target: &ServiceTarget, sums: &Sums, groups: &HashMap<i32, u64>) -> V
         "in_flight": sums.in_flight(),
         "answers": answers,
         "cache_hits": sums.with_verdict(Verdict::Hit),
-        "latency": latency(&sums.total),
+        "latency": latency(&sums.times.total),
+        "recent": recent(shared, target.name(), sums),
     });
     let more = match target {
         ServiceTarget::Managed(service, transport) => {
@@ -171,31 +189,43 @@ fn service(target: &ServiceTarget, sums: &Sums, groups: &HashMap<i32, u64>) -> V
     value
 }
 
+/// Of a service that has releases.
+fn releases(status: &Status) -> Option<Value> {
+    let folder = status.spec.releases.as_deref()?;
+    let Deploys { used, refused, abandoned } = status.deploys;
+    Some(json!({
+        "folder": folder.to_string_lossy(),
+        "current": Releases::at(folder).current().map(|name| name.to_string()),
+        "keep": status.spec.keep_releases,
+        "tried": { "used": used, "refused": refused, "abandoned": abandoned },
+    }))
+}
+
+fn shown(instance: &InstanceStatus, memory: Option<u64>) -> Value {
+    json!({
+        "number": instance.number,
+        "pid": instance.pid,
+        "state": instance.state.name(),
+        "release": instance.release.as_deref(),
+        "uptime_seconds": seconds(instance.begun),
+        "in_flight": instance.open_exchanges(),
+        "requests": instance.begun_exchanges(),
+        "memory_bytes": memory,
+    })
+}
+
 fn managed(service: &Service, transport: &str, groups: &HashMap<i32, u64>) -> Value {
     let (status, refused) = (service.status(), service.refused());
-    let memory = |pid: Option<i32>| pid.and_then(|pid| groups.get(&pid).copied());
-    let instances: Vec<Value> = status
-        .instances
-        .iter()
-        .map(|instance| {
-            json!({
-                "number": instance.number,
-                "pid": instance.pid,
-                "state": instance.state.name(),
-                "uptime_seconds": seconds(instance.begun),
-                "in_flight": instance.open_exchanges(),
-                "requests": instance.begun_exchanges(),
-                "memory_bytes": memory(instance.pid),
-            })
-        })
-        .collect();
-    let bytes: Option<u64> = status.instances.iter().map(|instance| memory(instance.pid)).sum();
+    let memory = |instance: &InstanceStatus| instance.pid.and_then(|pid| groups.get(&pid).copied());
+    let instances: Vec<Value> = status.instances.iter().map(|one| shown(one, memory(one))).collect();
+    let bytes: Option<u64> = status.instances.iter().map(memory).sum();
     json!({
         "kind": "managed",
         "transport": transport,
         "state": status.state.name(),
         "instances": instances,
         "memory_bytes": bytes,
+        "releases": releases(&status),
         "max_instances": status.spec.max_instances,
         "concurrency": status.spec.concurrency,
         "queue": {
@@ -267,8 +297,4 @@ fn seconds(since: Instant) -> f64 {
 
 fn until(at: Instant) -> f64 {
     (at.saturating_duration_since(Instant::now()).as_secs_f64() * 1000.0).round() / 1000.0
-}
-
-fn milliseconds(ns: u64) -> f64 {
-    ns as f64 / 1e6
 }

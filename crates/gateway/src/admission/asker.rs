@@ -1,4 +1,4 @@
-//! Who asks, and what is known of him by his request.
+//! The sender of a request, and what the request says of it.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use http::HeaderName;
 
 use crate::timing::Moment;
 
-/// Who asks.
+/// The sender of a request.
 pub(crate) struct Asker<'a, F> {
     /// None on a Unix socket.
     pub(crate) address: Option<IpAddr>,

@@ -1,38 +1,37 @@
 //! Basic authentication (RFC 7617): users and their passwords from a file that is followed when it changes.
 //!
 //! Hashes of passwords are slow on purpose. So they are verified on threads of their own, few at a time
-//! ([`MAX_CHECKS`]); who would have to wait behind too many is told to come back. A password that was right is
+//! ([`MAX_CHECKS`]); a request that would wait behind too many is answered with 503. A password that was right is
 //! remembered for a while by a keyed hash of it, and only such: no guess takes the place of another.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::GeneralPurposeConfig;
-use tokio::sync::Semaphore;
 
 use super::htpasswd::{BadLine, Hashed, Known, MAX_FILE_BYTES, MAX_NAME_BYTES, Users};
 use super::remembered::Remembered;
+use super::verifier::Verifier;
 use crate::file_state::FileState;
 use crate::timing::Moment;
 
 /// Passwords that are verified at a time, by all workers of a gateway.
 pub(crate) const MAX_CHECKS: usize = 2;
-/// Passwords that wait for that; who comes then is told to come back.
+/// Requests whose password is verified or waits for that; the gateway answers further ones with 503.
 const MAX_WAITING: usize = 64;
 /// How long a password that was right is taken for right without being verified.
 const REMEMBERED: Duration = Duration::from_secs(300);
 /// How often it is looked at whether the file has changed.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
-static CHECKS: Semaphore = Semaphore::const_new(MAX_CHECKS);
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+static VERIFIER: Verifier = Verifier::new(MAX_CHECKS, MAX_WAITING);
 
 /// Users of a route, from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,20 +161,13 @@ impl Basic {
     /// # Cancel safety
     /// Dropping it leaves a verification that has begun to its end.
     pub(crate) async fn verify(self: Arc<Self>, credentials: Credentials) -> Verdict {
-        let Some(_waiting) = Waiting::new() else { return Verdict::TooMany };
-        let Ok(permit) = CHECKS.acquire().await else { return Verdict::TooMany };
-        let check = tokio::task::spawn_blocking(move || {
-            let verdict = self.check(&credentials);
-            drop(permit); // with the work, whether or not somebody still waits for it
-            verdict
-        });
-        check.await.unwrap_or(Verdict::Wrong)
+        VERIFIER.run(move || self.check(&credentials)).await.unwrap_or(Verdict::TooMany)
     }
 
     fn check(&self, credentials: &Credentials) -> Verdict {
         let read = self.users.load_full();
         let Some((hashed, known)) = read.users.find(credentials.name()) else { return Verdict::Wrong };
-        // Whoever is not there costs as much time as somebody who is.
+        // An unknown user costs as much time as a known one.
         let is_right = hashed.verify(credentials.password()) && known == Known::Yes;
         if !is_right {
             return Verdict::Wrong;
@@ -227,23 +219,6 @@ fn text(file: &Path) -> Result<Vec<u8>, UsersError> {
 /// It cannot be read, or one of its lines is wrong.
 pub fn check_users(file: &Path) -> Result<usize, UsersError> {
     Ok(read(file)?.users.len())
-}
-
-/// One of those that wait.
-struct Waiting;
-
-impl Waiting {
-    fn new() -> Option<Self> {
-        let waiting = WAITING.fetch_add(1, Ordering::Relaxed);
-        let one = Self; // from here on it is counted down again
-        (waiting < MAX_WAITING).then_some(one)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        WAITING.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

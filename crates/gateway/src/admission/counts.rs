@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A key that is new takes the place of the one that is paid for the least of those in its bucket: mostly one whose
-//! time is over, so nothing is lost with it. Whoever floods the table with keys displaces other idle keys, and never
-//! one that is at its limit while there is any other in its bucket.
+//! time is over, so nothing is lost with it. A client that floods the table with keys displaces other idle keys, and
+//! never one that is at its limit while there is any other in its bucket.
 //!
 //! Invariant: a lock is held for at most one look at eight places, and by nobody who waits.
 

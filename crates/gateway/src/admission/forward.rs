@@ -14,7 +14,7 @@ use pilotlight_http_client::{Bounds, HttpClient, Roots};
 
 use super::remembered::Remembered;
 
-/// Who decides, and what of it counts.
+/// The auth server, and what of its answers is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwardSpec {
     /// Where he listens.
@@ -31,7 +31,7 @@ pub struct ForwardSpec {
     pub timeout: Duration,
 }
 
-/// Where who decides listens.
+/// Where the auth server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ForwardAddr {
     /// A host and a port.
@@ -90,7 +90,7 @@ pub(crate) struct AskedFor<'a> {
     pub(crate) is_trusted: bool,
 }
 
-/// Those who are let in, with the fields that the service gets of them.
+/// Requests that were let in, with the fields that the service gets for them.
 pub(crate) struct Forward {
     pub(crate) spec: ForwardSpec,
     pub(crate) remembered: Remembered<Vec<(HeaderName, HeaderValue)>>,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_who_decides() {
+    fn fields_of_the_auth_server() {
         let spec = ForwardSpec {
             at: ForwardAddr::Tcp("a".to_owned(), 80),
             authority: Some("a".to_owned()),

@@ -28,7 +28,7 @@ pub(crate) const MAX_ARGON2_PASSES: u32 = 64;
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Users {
     by_name: FxHashMap<Box<[u8]>, Hashed>,
-    /// Stands in for whoever is not there, so that he costs as much time: the first of the file.
+    /// Stands in for unknown users, so that they cost as much time: the first of the file.
     decoy: Option<Hashed>,
 }
 
@@ -174,7 +174,7 @@ impl Hashed {
         }
     }
 
-    /// Whether the password is the one that was hashed. It takes as long as whoever made the hash wanted.
+    /// Whether the password is the one that was hashed. The parameters in the hash say how long that takes.
     pub(crate) fn verify(&self, password: &[u8]) -> bool {
         match self {
             Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false), // it was parsed when it was read
@@ -314,7 +314,10 @@ mod tests {
             assert_eq!((hashed.verify(password.as_bytes()), known), (expected, Known::Yes), "{name} {password}");
         }
         let (decoy, known) = users.find(b"eve").unwrap();
-        assert!(matches!((decoy, known), (Hashed::Bcrypt(_), Known::No)), "he costs as much as who is there");
+        assert!(
+            matches!((decoy, known), (Hashed::Bcrypt(_), Known::No)),
+            "an unknown user costs as much as a known one"
+        );
         assert!(Users::default().find(b"eve").is_none());
     }
 

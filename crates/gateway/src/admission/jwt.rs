@@ -4,31 +4,29 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderName, HeaderValue};
 use pilotlight_jwt::{ClaimText, Claims, Cost, Token, TokenError};
 use pilotlight_printable::printable;
-use tokio::sync::Semaphore;
 
 use super::asker::{AskerFields, cookie};
 use super::jwt_spec::{JwtSpec, TokenFrom};
 use super::refusal::Refusal;
 use super::remembered::Remembered;
+use super::verifier::Verifier;
 use crate::jwks::{HeldKeys, KeySources, Keys};
 use crate::timing::Moment;
 
 /// Signatures that are verified beside the workers at a time, by all of them.
 const MAX_CHECKS: usize = 4;
-/// Signatures that wait for that; who comes then is told to come back.
+/// Requests whose signature is verified or waits for that; the gateway answers further ones with 503.
 const MAX_WAITING: usize = 1024;
 /// The longest that a token which was right is taken for right without being verified.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-static CHECKS: Semaphore = Semaphore::const_new(MAX_CHECKS);
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+static VERIFIER: Verifier = Verifier::new(MAX_CHECKS, MAX_WAITING);
 
 /// What the service is told of a client.
 pub(crate) type ClientFields = Vec<(HeaderName, HeaderValue)>;
@@ -99,15 +97,8 @@ impl Jwt {
         if cost == Cost::Small {
             return self.check_now(token, keys);
         }
-        let _waiting = Waiting::new().ok_or(Refused::Busy)?;
-        let permit = CHECKS.acquire().await.map_err(|_| Refused::Busy)?;
         let (jwt, token, keys) = (Arc::clone(self), token.to_vec(), Arc::clone(keys));
-        let check = tokio::task::spawn_blocking(move || {
-            let checked = jwt.check_now(&token, &keys);
-            drop(permit); // with the work, whether or not somebody still waits for it
-            checked
-        });
-        check.await.unwrap_or(Err(Refused::Busy))
+        VERIFIER.run(move || jwt.check_now(&token, &keys)).await.unwrap_or(Err(Refused::Busy))
     }
 
     fn check_now(&self, token: &[u8], keys: &HeldKeys) -> Result<ClientFields, Refused> {
@@ -156,7 +147,7 @@ impl Jwt {
             TokenFrom::Header(_) => Some(value.trim_ascii()),
             TokenFrom::Cookie(name) => cookie(value, name.as_bytes()),
         });
-        // RFC 6750 §3.1: who shows no token is told nothing of errors.
+        // RFC 6750 §3.1: a request without a token gets no error code.
         token.filter(|token| !token.is_empty()).ok_or_else(|| {
             let challenge = format!("Bearer realm=\"{}\"", self.spec.realm).into();
             Box::new(Refusal::Credentials { challenge, why: "a token is needed here (Bearer, RFC 6750)".into() })
@@ -198,23 +189,6 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 fn value(text: &str) -> Option<HeaderValue> {
     let is_itself = matches!(printable(text), Cow::Borrowed(_)) && !text.contains('\t') && text.trim() == text;
     HeaderValue::from_str(text).or_else(|_| HeaderValue::from_bytes(text.as_bytes())).ok().filter(|_| is_itself)
-}
-
-/// One of those that wait.
-struct Waiting;
-
-impl Waiting {
-    fn new() -> Option<Self> {
-        let waiting = WAITING.fetch_add(1, Ordering::Relaxed);
-        let one = Self; // from here on it is counted down again
-        (waiting < MAX_WAITING).then_some(one)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        WAITING.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

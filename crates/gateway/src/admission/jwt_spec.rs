@@ -1,4 +1,4 @@
-//! What a route says of the tokens that it takes: plain data, already checked by whoever read it.
+//! What a route says of the tokens that it takes: plain data, already checked by the reader of the configuration.
 
 use http::HeaderName;
 use pilotlight_jwt::Rules;

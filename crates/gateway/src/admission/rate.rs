@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_admitted_after_the_time_that_he_was_told() {
+    fn a_refused_client_is_admitted_after_the_time_that_it_got() {
         let slow = pace(3, Period::Hour, 2);
         let Paid::Until(first) = slow.pay(0, 5) else { panic!() };
         let Paid::Until(second) = slow.pay(first, 5) else { panic!() };

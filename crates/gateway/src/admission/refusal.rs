@@ -31,9 +31,9 @@ pub(crate) enum Refusal {
     Busy,
     /// There are no keys yet that tokens could be verified by, or they are too old.
     NoKeys,
-    /// Who decides gave no decision.
+    /// The auth server gave no decision.
     Undecided,
-    /// Who decides has turned it away, and the client has his answer.
+    /// The auth server refused it, and the client gets that server's answer.
     Forward,
 }
 

@@ -1,4 +1,4 @@
-//! What a route says about who is let in, and how often: plain data, already checked by whoever read it.
+//! Access and limits of a route: plain data, already checked by the reader of the configuration.
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -11,10 +11,10 @@ use super::jwt_spec::JwtSpec;
 use super::rate::Rate;
 use crate::networks::Networks;
 
-/// Who is let in on a route, and how often. The default lets in everybody, always.
+/// Access and limits of a route. The default lets in every request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AdmissionSpec {
-    /// Who is let in: all that is said here has to hold.
+    /// The clients that are let in: every rule here has to hold.
     pub allow: AllowSpec,
     /// Clients from here are not, whatever else they have.
     pub deny: Networks,
@@ -36,16 +36,16 @@ impl AdmissionSpec {
     }
 }
 
-/// Who is let in. The default is everybody.
+/// The clients that are let in. The default is all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowSpec {
     /// Clients from here; `None`: from everywhere.
     pub networks: Option<Networks>,
     /// Users with their passwords.
     pub basic: Option<BasicSpec>,
-    /// Those who have a signed token.
+    /// Clients with a signed token.
     pub jwt: Option<JwtSpec>,
-    /// Somebody else who decides.
+    /// An auth server that decides (forward authentication).
     pub forward: Option<ForwardSpec>,
     /// What becomes of a CORS preflight, which never has credentials.
     pub preflight: Preflight,
@@ -89,11 +89,11 @@ pub struct RateSpec {
     pub rate: Rate,
     /// How many of them may come at once.
     pub burst: NonZeroU32,
-    /// Who counts together.
+    /// The clients that share a count.
     pub scope: RateScope,
 }
 
-/// Who counts together.
+/// The clients that share a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RateScope {
     /// The workers of a gateway.

@@ -100,8 +100,12 @@ mod tests {
         assert_eq!(read + open, readings, "{order}");
         let sums: Vec<_> = series.iter().map(|series| Sums::of(series)).collect();
         let count = |name: &str| order.matches(name).count() as u64;
-        assert_eq!(sums.iter().map(|sums| sums.total.count()).collect::<Vec<_>>(), [count("a"), count("b")]);
-        assert_eq!(sums.iter().map(|sums| sums.total.sum_ns()).sum::<u64>(), end.since(begun), "to the nanosecond");
+        assert_eq!(sums.iter().map(|sums| sums.times.total.count()).collect::<Vec<_>>(), [count("a"), count("b")]);
+        assert_eq!(
+            sums.iter().map(|sums| sums.times.total.sum_ns()).sum::<u64>(),
+            end.since(begun),
+            "to the nanosecond"
+        );
     }
 
     #[test]

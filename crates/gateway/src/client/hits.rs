@@ -213,7 +213,7 @@ pub(super) fn find<'a>(
         put(head, route, headers);
     }
     let lookup = peeked.or_else(|| {
-        let origin = Origin::of(headers, head.authority, client.hop());
+        let origin = Origin::of(headers, head.authority, client.hop_of(headers));
         let request = CacheRequest { method: &Method::GET, url: RequestUrl { origin, target }, headers };
         lookup::look_up(&worker.common, route, request, now)
     });
@@ -226,6 +226,7 @@ pub(super) fn find<'a>(
             stored.write_response(now, out);
             let (status, sent_bytes) = (stored.status().as_u16(), stored.body().len() as u64);
             hit_timer.count(book, status, sent_bytes);
+            worker.tracer.pass();
             if let Some(log) = &worker.access_log {
                 let (at, took_ns) = (worker.clock.timestamp(begun), hit_timer.time());
                 let hit = Hit { at, took_ns, peer: &client.peer, target, headers, status, sent_bytes };
@@ -300,7 +301,7 @@ fn ask(
     hit_timer.time(); // Redis is waited for by those that follow
     let begun = hit_timer.begun();
     let now = worker.clock.timestamp(begun);
-    let origin = Origin::of(headers, head.authority, client.hop());
+    let origin = Origin::of(headers, head.authority, client.hop_of(headers));
     let url = RequestUrl { origin, target };
     let Some((tier, fill)) = lookup::lead(worker, route, url, headers, now) else { return false };
     let request = LookupRequest {
@@ -324,6 +325,7 @@ pub(super) fn count(worker: &Worker, client: &Client, request: &LookupRequest, s
     let series = &*route.series;
     let book = series.book(worker.index);
     book.hit(Verdict::Redis, status, sent_bytes);
+    worker.tracer.pass();
     book.hits_took(1, took_ns);
     if let Some(log) = &worker.access_log {
         let at = worker.clock.timestamp(*begun);

@@ -1,5 +1,5 @@
-//! Requests that somebody else has to be asked about before they are let in: Redis for a shared rate, a thread for a
-//! password, who decides. What else there is to do with them comes after that, the look into the cache included.
+//! Requests that wait for a decision from elsewhere: Redis for a shared rate, a thread for a password, an auth server.
+//! Everything else, the lookup in the cache included, comes after the decision.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Ro
     }
 }
 
-/// Whether it is not one too many, who the client is, and whether somebody else lets him in.
+/// Checks the rate, the credentials, and the decision of the auth server.
 async fn passes(gate: &Gate, route: &Route, address: Option<IpAddr>, request: &mut OnItsWay) -> Result<(), Turned> {
     let asker = Asker { address, fields: &request.request.head, now: Moment::now() };
     let (counts, tier) = (&request.worker.common.counts, request.worker.second.as_deref());

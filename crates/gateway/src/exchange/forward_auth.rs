@@ -1,6 +1,6 @@
-//! Asks who decides whether a request is let in (`allow.forward`). The question is an exchange of its own, as one with
-//! any server of somebody else's, or goes over TLS by a connection of its own; no client waits for its body, and none
-//! of its answers is stored in the cache.
+//! Asks the auth server whether a request is let in (`allow.forward`). The question is an exchange of its own, as one
+//! with any server of somebody else's, or goes over TLS by a connection of its own; no client waits for its body, and
+//! none of its answers is stored in the cache.
 
 use std::fmt;
 use std::rc::Rc;
@@ -27,20 +27,21 @@ use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::target::{Hop, Origin, Trust};
 use crate::timing::{Moment, Timeline};
+use crate::traces::{Propagation, RequestTrace};
 
 /// What becomes of a request that is not let in.
 pub(super) enum Turned {
     Refusal(Box<Refusal>),
-    /// The client gets the answer of who decides.
+    /// The client gets the answer of the auth server.
     Answer(Box<Parted>),
 }
 
 /// Asks, unless it is known. What the answer says of the client is among the request's fields then.
 pub(super) async fn ask(forward: &Forward, auth: Option<&Arc<Route>>, request: &mut OnItsWay) -> Result<(), Turned> {
     let caller = &request.caller;
-    let hop =
-        Hop { scheme: caller.peer.scheme(), trust: Trust::of(&caller.settings.trust_forwarded, caller.peer.address()) };
-    let asked = question_of(forward, &request.request.head, hop);
+    let head = &request.request.head;
+    let trust = Trust::of(&caller.settings.trust_forwarded, caller.peer.address(), || head.headers());
+    let asked = question_of(forward, head, Hop { scheme: caller.peer.scheme(), trust });
     let fields = match known(forward, &asked, request) {
         (_, Some(fields)) => fields,
         (proof, None) => {
@@ -64,7 +65,7 @@ fn question_of(forward: &Forward, head: &Head, hop: Hop) -> Head {
         scheme: scheme.as_str(),
         authority,
         target: head.target(),
-        is_trusted: hop.trust == Trust::Peers,
+        is_trusted: hop.trust != Trust::Nobody,
     };
     let spec = &forward.spec;
     let host = spec.authority.as_deref().unwrap_or_else(|| head.authority());
@@ -97,7 +98,7 @@ async fn decide(
         (Some(Ok(client)), _) => over_tls(forward, client, asked, request).await,
         (Some(Err(why)), _) => Err(why.clone()),
         (None, Some(auth)) => as_a_service(auth, asked, request).await,
-        (None, None) => Err("there is no way to who decides".to_owned()),
+        (None, None) => Err("there is no way to the auth server".to_owned()),
     };
     let undecided = |why: &dyn fmt::Display| {
         tracing::warn!(request_id = request.request.id.as_str(), "allow.forward: {why}");
@@ -116,7 +117,7 @@ async fn decide(
 /// By an exchange, as with a service.
 async fn as_a_service(auth: &Arc<Route>, asked: Head, request: &OnItsWay) -> Result<Parted, String> {
     let worker = &request.worker;
-    let passage = Passage::new(worker, auth).ok_or("there is no way to who decides")?;
+    let passage = Passage::new(worker, auth).ok_or("there is no way to the auth server")?;
     let caller = Caller {
         settings: Arc::clone(&request.caller.settings),
         peer: Rc::clone(&request.caller.peer),
@@ -125,9 +126,15 @@ async fn as_a_service(auth: &Arc<Route>, asked: Head, request: &OnItsWay) -> Res
     let record = Record::uncounted(worker, &auth.series, Timeline::new(Moment::now()));
     let question = IncomingRequest { head: asked, body: None, id: request.request.id.clone() };
     let mut inbound = Inbound::new(worker, caller, record, DetachedFetch::new(worker), passage, question);
-    inbound.outbound.trust = Trust::Peers; // what it says of the client was written here
+    inbound.outbound.trust = Trust::OURSELVES; // what it says of the client was written here
+    inbound.outbound.trace = trace_of(request);
     let begin = inbound.begin(Looked { lookup: None, redis: None });
     inbound.respond(begin, Duration::ZERO).await.0.map_err(|failure| failure.log_text())
+}
+
+/// The trace fields of the question.
+fn trace_of(request: &OnItsWay) -> Option<Propagation> {
+    request.record.trace().and_then(RequestTrace::propagation)
 }
 
 /// By a connection of its own, as no service is spoken to over TLS. It says the same of the client.
@@ -140,11 +147,12 @@ async fn over_tls(forward: &Forward, client: &HttpClient, asked: Head, request: 
         peer: Rc::clone(&request.caller.peer),
         stripped: None,
         changes: None,
-        trust: Trust::Peers, // what it says of the client was written here
+        trust: Trust::OURSELVES, // what it says of the client was written here
         validators: None,
         upgrade: None,
         interim: None,
         is_cached: false,
+        trace: trace_of(request),
     };
     outbound.received_fields(&mut |name, value| head::append(name, value, question.headers_mut()));
     outbound.own_fields(|name, value| head::append(name, &value.concat(), question.headers_mut()));

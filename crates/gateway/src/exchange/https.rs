@@ -36,7 +36,7 @@ pub(super) fn redirect(
     if !applies || head.scope != Scope::Resource {
         return None;
     }
-    let Origin { scheme, authority } = Origin::of_head(head, client.hop());
+    let Origin { scheme, authority } = Origin::of_head(head, client.hop(head));
     let host = host_of(authority);
     if scheme == Scheme::Https || host.is_empty() {
         return None;

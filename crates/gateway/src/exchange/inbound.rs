@@ -115,7 +115,7 @@ impl Inbound {
         let takes_interim = head.version != Version::HTTP_10;
         let interim = client.connection.clone().filter(|_| takes_interim).map(|client| client as Rc<dyn InterimSink>);
         let stripped = route.strip_prefix.then(|| route.path.trim_end_matches('/').to_owned());
-        let trust = Trust::of(&client.settings.trust_forwarded, client.peer.address());
+        let trust = Trust::of(&client.settings.trust_forwarded, client.peer.address(), || head.headers());
         let changes = route.changes.as_ref().filter(|changes| changes.changes_requests()).map(|changes| {
             let hop = Hop { scheme: client.peer.scheme(), trust };
             let told = client.settings.trust_forwarded.client(head.headers(), client.peer.address());
@@ -124,7 +124,13 @@ impl Inbound {
             let seen = Seen { head: &head, hop, client: asking, request_id: id.as_str() };
             OutboundChanges::of(changes, seen.head, &seen.facts())
         });
+        let trace = match (&client.settings.traces, record.trace()) {
+            (None, _) => None,
+            (Some(_), Some(trace)) => trace.propagation(),
+            (Some(_), None) => Some(worker.tracer.unsampled()),
+        };
         let outbound = Outbound {
+            trace,
             is_cached: route.cache != RouteCache::Off && client.peer.certificate().is_none(),
             head,
             id,

@@ -45,7 +45,7 @@ pub(super) fn begin(
         headers.remove(name);
     }
     // Of the request as it is: that is what the response was found under.
-    let origin = Origin::of_head(head, client.hop());
+    let origin = Origin::of_head(head, client.hop(head));
     let key = CacheKey::of(cache_key::control(route), RequestUrl { origin, target: head.target() }, head.headers());
     let Some(fill) = key.ok().and_then(|key| cache.refresh(&key.as_key(), &headers, now())) else { return };
     let mut asks = Head::get(head.target().into(), head.authority().into(), headers);

@@ -50,7 +50,7 @@ impl Inbound {
     pub(super) async fn ask_redis(&self, fill: Box<Fill>) -> Event<Ours> {
         let Some((tier, _)) = tiers(&self.worker) else { return Event::Redis(fill, RedisReply::Silent) };
         let lookup = RedisLookup::ask(tier, *fill, self.head().headers()).await;
-        self.record.end_phase(Layer::Cache);
+        self.record.end_named(Layer::Cache, "redis");
         let (fill, answer) = self.asked(lookup);
         Event::Redis(fill, answer)
     }

@@ -17,6 +17,7 @@ use crate::grpc;
 use crate::problem::Failure;
 use crate::request_body::{BodyError, RequestBody};
 use crate::timing::{Layer, Moment};
+use crate::traces::TryOutcome;
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::silence::SilenceLimit;
@@ -52,7 +53,7 @@ impl Inbound {
     pub(super) async fn hold_body(&self, mut body: Box<RequestBody>) -> Event<Ours> {
         let first_byte = self.new_wait();
         let held = first_byte.within(body.hold()).await;
-        self.record.end_phase(Layer::Service); // it would be sent in that time
+        self.record.end_named(Layer::Service, "request_body"); // it would be sent in that time
         match held {
             Some(Ok(())) => Event::BodyHeld(body),
             Some(Err(error)) => failed(Failure::Body(error), Some(body)),
@@ -124,6 +125,9 @@ impl Inbound {
             self.wait = Some(self.new_wait());
         }
         let sent = self.worker.clock.timestamp(self.record.timeline.last()); // its start is not part of the answer's age
+        if let Some(trace) = self.record.begin_try() {
+            self.outbound.trace = Some(trace);
+        }
         let mut one = Try { lease: &mut self.lease, first_byte: &mut self.wait };
         let result = match &*self.upstream {
             Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
@@ -137,6 +141,10 @@ impl Inbound {
             }
         };
         self.record.end_phase(Layer::Service);
+        self.record.end_try(|| match &result {
+            Ok(answer) => TryOutcome::Answered(answer.status.as_u16()),
+            Err(failed) => TryOutcome::Failed(error_type(&failed.error)),
+        });
         match result {
             Ok(answer) => {
                 let answer = compress::apply(&self.worker.encoding, &self.route, self.head(), answer);
@@ -208,6 +216,24 @@ impl Inbound {
 
 fn failed(failure: Failure, body: Option<Box<RequestBody>>) -> Event<Ours> {
     Event::Failed { status: failure.status().as_u16(), failure: Box::new(failure), body }
+}
+
+/// `error.type` of a span.
+fn error_type(error: &SendError) -> &'static str {
+    match error {
+        SendError::Client(_) => "client",
+        SendError::Start(_) => "start",
+        SendError::Upstream(error) => match error {
+            UpstreamError::Connect { .. } => "connect",
+            UpstreamError::Closed { .. } => "closed",
+            UpstreamError::Protocol { .. } | UpstreamError::NoExtendedConnect { .. } => "protocol",
+            UpstreamError::Refused { .. } => "refused",
+            UpstreamError::Overloaded { .. } => "overloaded",
+            UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => "timeout",
+            UpstreamError::Internal { .. } => "internal",
+            UpstreamError::TooLarge { .. } => "too_large",
+        },
+    }
 }
 
 fn fault(error: &UpstreamError, reuse: Reuse) -> Fault {

@@ -14,7 +14,7 @@ const PREFACE: usize = pilotlight_http2::PREFACE.len();
 /// forgives. More end the connection (CVE-2019-9512, -9513, -9515, -9517, -9518, CVE-2024-27316).
 pub(super) const MAX_IDLE_FRAMES: u32 = 2_000;
 /// Streams that a client may open and reset, or have reset by what it sends on them, before they were answered, beyond
-/// those that [`PER_SECOND`] forgives. More end the connection (CVE-2023-44487, CVE-2025-8671).
+/// those that [`PER_SECOND`] forgives. More end the connection (CVE-2019-9514, CVE-2023-44487, CVE-2025-8671).
 pub(super) const MAX_RESETS: u32 = 500;
 /// What time forgives of either.
 const PER_SECOND: u64 = 100;

@@ -16,6 +16,7 @@ use crate::client::hits::{self, ASK_FOR_MORE, MAX_BODY, ReadFields};
 use crate::options::{PlainHttp, ServerTiming};
 use crate::routes::Table;
 use crate::target::{Origin, RequestUrl, Scheme};
+use crate::traces::TRACEPARENT_NAME;
 
 impl ReadFields for Fields<'_> {
     #[inline]
@@ -79,6 +80,13 @@ pub(super) fn answer<'a>(
         return Err(Checked::Not);
     }
     let Session { worker, peer, settings, .. } = session;
+    let traceparent = || {
+        let is_there = fields.may_have(TRACEPARENT_NAME.as_bytes());
+        is_there.then(|| fields.all(TRACEPARENT_NAME).next()).flatten()
+    };
+    if worker.tracer.wants(settings.traces.as_ref(), peer, traceparent) {
+        return Err(Checked::Not);
+    }
     let (authority, target) = (fields.authority().and_then(plain_authority), fields.path().and_then(plain_path));
     let (Some(authority), Some(target)) = (authority, target) else { return Err(Checked::Not) };
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
@@ -110,5 +118,6 @@ pub(super) fn answer<'a>(
     let book = route.series.book(worker.index);
     hit_timer.turn_to(book);
     hit_timer.count(book, stored.status().as_u16(), body.len() as u64);
+    worker.tracer.pass();
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! From the head of a request as HTTP/2 has it to the one that the gateway goes on with.
 //!
 //! `crates/http2` has refused what makes a message malformed whoever reads it: pseudo-fields that are missing, unknown,
-//! repeated or out of place (RFC 9113 §8.3), names with upper-case letters (§8.2.1), fields of a connection (§8.2.2).
-//! Here is what is left: the authority, the form of the target, cookies in crumbs, the limits of fields.
+//! repeated or out of place (RFC 9113 §8.3), names with upper-case letters (§8.2.1), fields of a connection (§8.2.2);
+//! it has combined cookies (§8.2.3). Here is what is left: the authority, the form of the target, the limits of fields.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE};
 use http::{Method, Version};
 use pilotlight_http2::Fields;
 
@@ -116,12 +116,6 @@ fn end_to_end(headers: HeaderMap) -> Result<HeaderMap, MalformedRequest> {
     let mut headers = headers;
     if let Some(length) = content_length(&headers)? {
         headers.insert(CONTENT_LENGTH, length);
-    }
-    // RFC 9113 §8.2.3: one field again before anything but HTTP/2 sees it.
-    if headers.get_all(COOKIE).iter().nth(1).is_some() {
-        let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
-        let joined = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).map_err(|_| MalformedRequest::Padding)?;
-        headers.insert(COOKIE, joined);
     }
     headers.remove(TE);
     let leaving: Vec<HeaderName> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();

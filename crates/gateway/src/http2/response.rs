@@ -1,7 +1,8 @@
 //! A response on its stream: its head, its body at the pace of the client's windows, its trailers.
 //!
 //! A piece of the body is written only as far as the client's windows and [`super::MAX_UNWRITTEN`] have room for it. A
-//! client that leaves no room for `limits.body_timeout` loses the stream.
+//! client that has the body wait for room, and takes less than [`MIN_PROGRESS`] of it within `limits.body_timeout`,
+//! loses the stream.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -21,6 +22,10 @@ use crate::response::ResponseHead;
 
 /// About as many bytes as the head of a response takes.
 const BLOCK: usize = 256;
+/// Bytes of a body that waits for room of which a client has to take at least as many within `limits.body_timeout`, or
+/// all that are there. One that opens its window by a byte now and then does not keep a stream for ever (CVE-2019-9517,
+/// CVE-2019-9511). HTTP/1.1 needs no such number: a full socket has room again only when a third of its buffer is free.
+const MIN_PROGRESS: usize = 1024;
 
 /// Why a response has not been sent to its end.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +35,7 @@ pub(super) enum Ended {
     Client(#[from] Gone),
     #[error("the client gave up the stream")]
     Reset,
-    #[error("the client left no room for more of it within limits.body_timeout")]
+    #[error("the client left room for less than {MIN_PROGRESS} bytes more of it within limits.body_timeout")]
     Stalled,
     /// The service has not sent it to its end.
     #[error("the response was cut")]
@@ -44,8 +49,14 @@ pub(super) struct Sending {
     /// What of the body is here, and has no room yet.
     piece: Bytes,
     /// The client leaves no room, and the deadline runs.
-    is_stalled: bool,
+    stall: Option<Stall>,
     deadline: Deadline,
+}
+
+/// A body that has waited for room, and still does or is still here.
+struct Stall {
+    /// Bytes that are to be sent before the deadline.
+    missing: usize,
 }
 
 /// Sends the head of a response. `None`: that was all of it.
@@ -84,7 +95,7 @@ pub(super) fn send_head(
         return Ok(None);
     }
     let deadline = session.worker.deadlines.deadline();
-    Ok(Some(Sending { stream: Rc::clone(stream), body, piece: Bytes::new(), is_stalled: false, deadline }))
+    Ok(Some(Sending { stream: Rc::clone(stream), body, piece: Bytes::new(), stall: None, deadline }))
 }
 
 impl Sending {
@@ -99,6 +110,7 @@ impl Sending {
                 break;
             }
             let Poll::Ready(frame) = self.body.poll_frame(cx) else {
+                self.stall = None; // the client has room for all that is here
                 return self.stream.poll_gone(cx).map(|()| Err(Ended::Reset));
             };
             match frame.transpose() {
@@ -140,7 +152,6 @@ impl Sending {
                 Poll::Ready(room) => room?,
                 Poll::Pending => return self.poll_stalled(cx).map(Err),
             };
-            self.is_stalled = false;
             let part = self.piece.split_to(room.min(self.piece.len()));
             let is_last = self.piece.is_empty() && self.body.is_end();
             self.send(&part, if is_last { End::Stream } else { End::No })?;
@@ -148,13 +159,15 @@ impl Sending {
             if is_last {
                 return Poll::Ready(Ok(Sent::All));
             }
+            self.stall = self.stall.take().and_then(|stall| stall.without(part.len()));
         }
         Poll::Ready(Ok(Sent::Piece))
     }
 
-    /// There is no room; ready when that is so for too long.
+    /// There is no room; ready when there was too little of it for too long.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
-        if !std::mem::replace(&mut self.is_stalled, true) {
+        if self.stall.is_none() {
+            self.stall = Some(Stall { missing: MIN_PROGRESS });
             self.deadline.set(self.stream.session().settings.limits.body_timeout);
         }
         ready!(self.deadline.poll(cx));
@@ -168,6 +181,13 @@ impl Sending {
     /// Dropping it resets the stream.
     pub(super) async fn run(mut self) -> Result<(), Ended> {
         poll_fn(|cx| self.poll(cx)).await
+    }
+}
+
+impl Stall {
+    /// So many bytes were sent; `None`: enough.
+    fn without(self, sent: usize) -> Option<Self> {
+        self.missing.checked_sub(sent).filter(|missing| *missing > 0).map(|missing| Self { missing })
     }
 }
 

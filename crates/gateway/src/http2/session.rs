@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pilotlight_http2::ServerConnection;
+use pilotlight_http2::{Events, ServerConnection};
 
-use super::frame_counter::FrameCounter;
+use super::frame_counter::{Flood, FrameCounter};
 use crate::options::Settings;
 use crate::peer_address::PeerAddress;
 use crate::record::Record;
@@ -34,6 +34,15 @@ impl Session {
             let now = Moment::now();
             unwritten.drain(..).for_each(|record| record.timeline.end_phase(Layer::Write, now));
         }
+    }
+
+    /// Counts what the connection has dealt with by itself.
+    #[inline]
+    pub(super) fn count(&self, events: Events) -> Result<(), Flood> {
+        for _ in 0..events.too_large {
+            self.worker.common.metrics.none.book(self.worker.index).rejected(431);
+        }
+        self.counter.borrow_mut().faults(events.faults)
     }
 
     /// A frame with data was sent.

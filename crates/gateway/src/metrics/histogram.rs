@@ -7,6 +7,7 @@
 use std::sync::OnceLock;
 
 use super::counter::Counter;
+use super::exemplar::{Exemplar, Exemplars};
 
 /// Buckets for each power of two, as a power of two.
 const FINE_BITS: u32 = 3;
@@ -15,13 +16,17 @@ const FINE: usize = 1 << FINE_BITS;
 const UNIT_BITS: u32 = 7;
 /// Powers of two above the first [`FINE`] units.
 const OCTAVES: usize = 30;
-const BUCKETS: usize = FINE * (OCTAVES + 1);
+const BUCKETS: usize = FINE * RANGES;
+/// Ranges that have an exemplar each: the first [`FINE`] units, and each power of two above.
+const RANGES: usize = OCTAVES + 1;
+const _: () = assert!(BUCKETS <= 1 << u8::BITS, "Sparse numbers them with a byte");
 
 /// 2 KiB once something was recorded, a word or two before.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     buckets: OnceLock<Box<Buckets>>,
     sum_ns: Counter,
+    exemplars: Exemplars<RANGES>,
 }
 
 #[derive(Debug)]
@@ -39,6 +44,18 @@ impl Histogram {
         let buckets = self.buckets.get_or_init(|| Box::new(Buckets(std::array::from_fn(|_| Counter::default()))));
         buckets.0[bucket(mean_ns)].add(count);
         self.sum_ns.add(sum_ns);
+    }
+
+    /// A sampled request that was recorded before. Only for its one writer.
+    pub(crate) fn exemplify(&self, exemplar: &Exemplar) {
+        self.exemplars.set(bucket(exemplar.ns) / FINE, exemplar);
+    }
+}
+
+impl Histogram {
+    /// What everything in it took together.
+    pub(crate) fn sum_ns(&self) -> u64 {
+        self.sum_ns.value()
     }
 }
 
@@ -64,14 +81,78 @@ pub(crate) struct Distribution {
     /// Empty, or one for each bucket.
     counts: Vec<u64>,
     sum_ns: u64,
+    /// Empty, or the newest one of each range.
+    exemplars: Vec<Option<Exemplar>>,
+}
+
+/// The times below a bound that are not below the one before it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// `None`: there is no bound.
+    pub(crate) bound_ns: Option<u64>,
+    /// How many are below the bound, those of the steps before included.
+    pub(crate) below: u64,
+    /// The newest of this step alone.
+    pub(crate) exemplar: Option<Exemplar>,
+}
+
+/// The buckets of a sum that are not empty, by number.
+#[derive(Debug)]
+pub(crate) struct Sparse {
+    counts: Box<[(u8, u64)]>,
+    sum_ns: u64,
 }
 
 impl Distribution {
     pub(crate) fn add(&mut self, histogram: &Histogram) {
         let Some(buckets) = histogram.buckets.get() else { return };
+        // First: of what has an exemplar, the time is counted.
+        for (range, exemplar) in histogram.exemplars.all().enumerate() {
+            self.exemplars.resize(RANGES, None);
+            let newest = &mut self.exemplars[range];
+            *newest = [*newest, exemplar].into_iter().flatten().max_by_key(|exemplar| exemplar.at.0);
+        }
         self.counts.resize(BUCKETS, 0);
         self.counts.iter_mut().zip(&buckets.0).for_each(|(sum, counter)| *sum += counter.value());
         self.sum_ns += histogram.sum_ns.value();
+    }
+
+    /// Both together.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if !other.counts.is_empty() {
+            self.counts.resize(BUCKETS, 0);
+            self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum += count);
+        }
+        self.sum_ns += other.sum_ns;
+    }
+
+    /// Without those of a part of it.
+    pub(crate) fn less(mut self, part: &Self) -> Self {
+        // A part that was read later may have more.
+        self.counts.iter_mut().zip(&part.counts).for_each(|(count, less)| *count = count.saturating_sub(*less));
+        self.sum_ns = self.sum_ns.saturating_sub(part.sum_ns);
+        self
+    }
+
+    /// What has come since it was recorded; `None`: when it was empty.
+    pub(crate) fn since(&self, earlier: Option<&Sparse>) -> Self {
+        let mut rest = self.clone();
+        if let Some(Sparse { counts, sum_ns }) = earlier {
+            for (bucket, count) in counts {
+                if let Some(rest) = rest.counts.get_mut(usize::from(*bucket)) {
+                    *rest = rest.saturating_sub(*count);
+                }
+            }
+            rest.sum_ns = rest.sum_ns.saturating_sub(*sum_ns);
+        }
+        rest
+    }
+
+    /// To be kept.
+    pub(crate) fn sparse(&self) -> Sparse {
+        let some = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let counts = some.filter_map(|(bucket, count)| Some((u8::try_from(bucket).ok()?, *count))).collect();
+        Sparse { counts, sum_ns: self.sum_ns }
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -98,21 +179,29 @@ impl Distribution {
         Some(u64::midpoint(lower_ns(found), lower_ns(found + 1)))
     }
 
-    /// For each power of two times 1.024 µs, `step` powers apart: its nanoseconds and how many were shorter.
-    pub(crate) fn cumulative(&self, step: usize) -> impl Iterator<Item = (u64, u64)> {
-        let mut below = 0;
-        let bounds = (0..=OCTAVES).step_by(step).map(|octave| (octave + 1) * FINE);
-        let mut from = 0;
-        bounds.take_while(|to| *to < BUCKETS).map(move |to| {
-            below += self.counts.get(from..to).map_or(0, |part| part.iter().sum::<u64>());
+    /// A step for each power of two times 1.024 µs, `octaves` powers apart, and one for all that is longer.
+    pub(crate) fn steps(&self, octaves: usize) -> impl Iterator<Item = Step> {
+        let ends = (1..RANGES).step_by(octaves).map(Some).chain(std::iter::once(None));
+        let (mut below, mut from) = (0, 0);
+        ends.map(move |end| {
+            let to = end.unwrap_or(RANGES);
+            let counts = self.counts.get(from * FINE..to * FINE).unwrap_or_default();
+            below += counts.iter().sum::<u64>();
+            let exemplars = self.exemplars.get(from..to).unwrap_or_default();
             from = to;
-            (lower_ns(to), below)
+            Step {
+                bound_ns: end.map(|end| lower_ns(end * FINE)),
+                below,
+                exemplar: exemplars.iter().flatten().max_by_key(|exemplar| exemplar.at.0).copied(),
+            }
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pilotlight_cache::Timestamp;
+    use pilotlight_traces::IdSource;
     use proptest::prelude::*;
 
     use super::*;
@@ -142,7 +231,7 @@ mod tests {
         let mut sum = Distribution::default();
         sum.add(&Histogram::default());
         assert_eq!((sum.count(), sum.quantile_ns(500)), (0, None));
-        assert!(sum.cumulative(1).all(|(_, below)| below == 0));
+        assert!(sum.steps(1).all(|step| step.below == 0 && step.exemplar.is_none()));
     }
 
     #[test]
@@ -153,12 +242,39 @@ mod tests {
         }
         let mut sum = Distribution::default();
         sum.add(&histogram);
-        let bounds: Vec<_> = sum.cumulative(2).collect();
-        assert_eq!(bounds[0], (1_024, 2));
-        assert_eq!(bounds[1], (4_096, 3));
-        assert!(bounds.windows(2).all(|pair| pair[0].0 * 4 == pair[1].0 && pair[0].1 <= pair[1].1));
-        assert_eq!(bounds.last().map(|last| last.1), Some(5));
-        assert_eq!(sum.cumulative(1).last().map(|last| last.1), Some(5));
+        let steps: Vec<_> = sum.steps(2).map(|step| (step.bound_ns, step.below)).collect();
+        assert_eq!(steps[0], (Some(1_024), 2));
+        assert_eq!(steps[1], (Some(4_096), 3));
+        let (all, bounded) = steps.split_last().unwrap();
+        assert_eq!(*all, (None, 5));
+        assert!(bounded.windows(2).all(|pair| pair[0].0.map(|ns| ns * 4) == pair[1].0 && pair[0].1 <= pair[1].1));
+        assert_eq!(bounded.last().map(|last| last.1), Some(5));
+        assert_eq!(sum.steps(1).last().map(|last| (last.bound_ns, last.below)), Some((None, 5)));
+    }
+
+    #[test]
+    fn a_step_has_the_newest_exemplar_within_its_bounds() {
+        let ids = IdSource::new(1);
+        let exemplar = |ns, at| Exemplar { trace_id: ids.trace_id(), span_id: ids.span_id(), ns, at: Timestamp(at) };
+        let (first, second) = (Histogram::default(), Histogram::default());
+        let of_first = [exemplar(100, 1), exemplar(1_500, 5), exemplar(2_500, 2), exemplar(u64::MAX, 3)];
+        let of_second = [exemplar(1_400, 4), exemplar(3_000, 9)];
+        for (histogram, exemplars) in [(&first, &of_first[..]), (&second, &of_second)] {
+            for exemplar in exemplars {
+                histogram.record(exemplar.ns);
+                histogram.exemplify(exemplar);
+            }
+        }
+        let mut sum = Distribution::default();
+        sum.add(&first);
+        sum.add(&second);
+        let found: Vec<_> = sum.steps(1).filter_map(|step| Some((step.bound_ns, step.exemplar?))).collect();
+        assert_eq!(
+            found,
+            [(Some(1_024), of_first[0]), (Some(2_048), of_first[1]), (Some(4_096), of_second[1]), (None, of_first[3])]
+        );
+        let coarse: Vec<_> = sum.steps(2).filter_map(|step| Some((step.bound_ns, step.exemplar?))).collect();
+        assert_eq!(coarse, [(Some(1_024), of_first[0]), (Some(4_096), of_second[1]), (None, of_first[3])]);
     }
 
     proptest! {

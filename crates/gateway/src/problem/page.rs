@@ -6,6 +6,8 @@ use std::fmt::Write;
 use http::StatusCode;
 use pilotlight_printable::html;
 
+use super::trace::Found;
+
 /// What a page says.
 pub(super) struct Page<'a> {
     pub(super) status: StatusCode,
@@ -15,11 +17,29 @@ pub(super) struct Page<'a> {
     pub(super) detail: Option<&'a str>,
     /// The last lines of a service that has failed; empty without `dev`.
     pub(super) output: &'a [String],
+    /// What in the output says where to look.
+    pub(super) found: Option<Found<'a>>,
+    /// The page loads itself again when the program has changed since then, in milliseconds since 1970.
+    pub(super) since_ms: Option<u64>,
 }
 
 /// What the page may do: nothing but look as it does. It loads nothing, and is in no frame.
-pub(super) const POLICY: &str =
+const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The same for a page that loads itself again: it runs [`SCRIPT`], known by its SHA-256, and asks this host.
+const RELOADING_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
+script-src 'sha256-EOetwkYTk6eDhAzNmBWCxx7lM3VUg1m3dUL2N8l9Jqo='; connect-src 'self'; \
+base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What such a page runs. What is particular to it stands in its body.
+const SCRIPT: &str =
+    "new EventSource('/.well-known/pilotlight/dev?since='+document.body.dataset.since).onmessage=()=>location.reload()";
+
+/// What a page may do.
+pub(super) fn policy(reloads: bool) -> &'static str {
+    if reloads { RELOADING_POLICY } else { POLICY }
+}
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -31,14 +51,22 @@ main{width:100%;max-width:38rem}\
 h1{margin:.25rem 0 1rem;font-size:1.75rem;line-height:1.25}\
 p{margin:0 0 1rem}\
 .id{margin-top:2rem;font-size:.875rem;color:#5a6068;overflow-wrap:anywhere}\
+.wide{max-width:60rem}\
+.place{overflow-wrap:anywhere}\
+mark{background:#ffe9a8;color:inherit}\
 code,pre{font:.875rem/1.5 ui-monospace,monospace}\
 pre{margin:0 0 1rem;padding:.75rem 1rem;background:#f2f3f5;border-radius:.375rem;white-space:pre-wrap;\
 overflow-wrap:anywhere}\
-@media (prefers-color-scheme:dark){body{background:#16181b;color:#e8eaed}.code,.id{color:#a6adb5}pre{background:#24272b}}";
+@media (prefers-color-scheme:dark){body{background:#16181b;color:#e8eaed}.code,.id{color:#a6adb5}pre{background:#24272b}mark{background:#4d3b00}}";
 
 /// The whole document.
 pub(super) fn document(page: &Page<'_>) -> String {
-    let (title, text) = words(page.status);
+    let (title, text) = match page.since_ms {
+        Some(_) if !page.output.is_empty() => ("The program does not start", "What it printed last is below."),
+        _ => words(page.status),
+    };
+    let since = page.since_ms.map(|since| format!(" data-since=\"{since}\"")).unwrap_or_default();
+    let class = if page.output.is_empty() { "" } else { " class=\"wide\"" };
     let mut out = String::with_capacity(2048);
     // Writing to a String cannot fail.
     let _ = write!(
@@ -46,14 +74,15 @@ pub(super) fn document(page: &Page<'_>) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"robots\" content=\"noindex\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n<p class=\"code\">Error {}</p>\n<h1>{title}</h1>\n<p>{text}</p>\n",
+         <body{since}>\n<main{class}>\n<p class=\"code\">Error {}</p>\n<h1>{title}</h1>\n<p>{text}</p>\n",
         page.status.as_u16()
     );
     if let Some(detail) = page.detail {
         let _ = writeln!(out, "<pre>{}</pre>", html(detail));
     }
-    if !page.output.is_empty() {
-        let _ = writeln!(out, "<pre>{}</pre>", html(&page.output.join("\n")));
+    output(&mut out, page);
+    if page.since_ms.is_some() {
+        let _ = writeln!(out, "<p>This page loads itself again when a file is saved.</p>\n<script>{SCRIPT}</script>");
     }
     let _ = write!(
         out,
@@ -61,6 +90,25 @@ pub(super) fn document(page: &Page<'_>) -> String {
         html(page.request_id)
     );
     out
+}
+
+/// What the service printed last: first what it says is wrong and where, then all of it, with that part marked.
+fn output(out: &mut String, page: &Page<'_>) {
+    if page.output.is_empty() {
+        return;
+    }
+    if let Some(found) = &page.found {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "<p class=\"place\"><strong>{}</strong></p>", html(found.message));
+        let _ = writeln!(out, "<p>Look at <code>{}</code></p>", html(&found.place()));
+    }
+    out.push_str("<pre tabindex=\"0\" aria-label=\"Output of the service\">");
+    for (number, line) in page.output.iter().enumerate() {
+        let is_trace = page.found.as_ref().is_some_and(|found| found.lines.contains(&number));
+        let line = html(line);
+        let _ = if is_trace { writeln!(out, "<mark>{line}</mark>") } else { writeln!(out, "{line}") };
+    }
+    out.push_str("</pre>\n");
 }
 
 /// What a status means to a visitor, and what he can do.
@@ -90,6 +138,8 @@ fn words(status: StatusCode) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
 
     #[test]
     fn nothing_in_it_is_markup_but_its_own() {
@@ -99,12 +149,50 @@ mod tests {
             request_id: "\"><img src=x>'&",
             detail: Some("<b>bold</b>"),
             output: &output,
+            found: None,
+            since_ms: None,
         };
         let text = document(&page);
         for wrong in ["<script", "<img", "<b>", "x>'&"] {
             assert!(!text.contains(wrong), "{wrong} in {text}");
         }
         assert!(text.contains("&quot;&gt;&lt;img src=x&gt;&#39;&amp;"));
+    }
+
+    fn failing(output: &[String], since_ms: Option<u64>) -> String {
+        let found = super::super::trace::find(output);
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        document(&Page { status, request_id: "1", detail: Some("it ended"), output, found, since_ms })
+    }
+
+    #[test]
+    fn a_trace_is_named_first_and_marked() {
+        let output = [
+            "serving",
+            "Traceback (most recent call last):",
+            "  File \"/srv/a&b.py\", line 3, in <module>",
+            "<b>Error: x",
+        ];
+        let text = failing(&output.map(str::to_owned), Some(17));
+        for right in [
+            "<body data-since=\"17\">",
+            "<strong>&lt;b&gt;Error: x</strong>",
+            "<code>/srv/a&amp;b.py:3</code>",
+            "serving\n<mark>Traceback",
+        ] {
+            assert!(text.contains(right), "{right} in {text}");
+        }
+    }
+
+    #[test]
+    fn only_a_page_that_is_followed_runs_something_and_only_that() {
+        assert!(!failing(&["x".to_owned()], None).contains("<script"));
+        assert_eq!(failing(&["<script>".to_owned()], Some(1)).matches("<script").count(), 1);
+        assert_eq!(policy(false), POLICY);
+        let hash = ring::digest::digest(&ring::digest::SHA256, SCRIPT.as_bytes());
+        let source = format!("script-src 'sha256-{}';", STANDARD.encode(hash));
+        assert!(policy(true).contains(&source), "{source}");
+        assert!(SCRIPT.contains(crate::EVENTS_PATH));
     }
 
     #[test]

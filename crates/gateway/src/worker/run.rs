@@ -18,10 +18,12 @@ use crate::accepted;
 use crate::accepted::Security;
 use crate::access_log::Sink;
 use crate::handshake::Place;
+use crate::health;
 use crate::listen::Listener;
 use crate::metrics::Connections;
 use crate::net::Socket;
 use crate::options::{ListenAddr, ServiceTarget};
+use crate::schedules::runner;
 use crate::spawn::Spawner;
 
 /// How often connections to services are looked at for idleness, and whether those of clients have freed memory.
@@ -76,6 +78,9 @@ async fn main(
     let (to_clients, clients) = Spawner::new();
     let clients = tokio::task::spawn_local(clients.run());
     worker.spawn_own_tasks();
+    if index == 0 {
+        worker.spawner.spawn(runner::run(Rc::clone(&worker), stop.clone()));
+    }
     let supervised = tokio::task::spawn_local(Rc::clone(&worker).take_events(events));
     let mut open = Vec::new();
     loop {
@@ -252,6 +257,9 @@ impl Worker {
                     if let Some(to) = self.link(&instance) {
                         to.send_more(&instance, kind, count, for_worker);
                     }
+                }
+                WorkerEvent::Examine(examination) => {
+                    self.spawner.spawn(health::examine(Rc::clone(&self), examination));
                 }
                 WorkerEvent::Drain { instance, grace } => {
                     if let Some(to) = self.link(&instance) {

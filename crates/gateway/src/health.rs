@@ -1,0 +1,88 @@
+//! The health request of an instance that gets no other before: the first of a new release.
+
+use std::rc::Rc;
+
+use http::HeaderMap;
+use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
+use pilotlight_supervisor::{Examination, HealthCheck, Lease};
+
+use crate::head::Head;
+use crate::options::{RouteLimit, ServiceTarget};
+use crate::outbound::Outbound;
+use crate::peer_address::PeerAddress;
+use crate::target::{Scheme, Trust};
+use crate::upstream::first_byte::FirstByte;
+use crate::upstream::one_try::{Kept, Try};
+use crate::upstream::silence::SilenceLimit;
+use crate::upstream::{SendError, ServiceResponse, http as http1, http2, pipe};
+use crate::worker::{Upstream, Worker};
+
+/// The setting that limits how long its answer may take.
+const TIMEOUT: &str = "health.timeout";
+
+/// Asks an instance whether it is healthy, and tells the supervisor.
+pub(crate) async fn examine(worker: Rc<Worker>, examination: Box<Examination>) {
+    let Examination { service, transport, health, lease } = *examination;
+    let instance = std::sync::Arc::clone(lease.instance());
+    let upstream = worker.upstream(&ServiceTarget::Managed(service, transport));
+    let verdict = match ask(&worker, &upstream, &health, lease).await {
+        Ok(response) if health.status.has(response.status.as_u16()) => Ok(response.status.as_u16()),
+        Ok(response) => Err(format!(
+            "it is not healthy: it answered GET {} with status {}, not with {}",
+            health.target,
+            response.status.as_u16(),
+            health.status
+        )),
+        Err(why) => Err(format!("it is not healthy: GET {} was not answered: {why}", health.target)),
+    };
+    instance.report_health(verdict);
+}
+
+async fn ask(
+    worker: &Rc<Worker>,
+    upstream: &Upstream,
+    health: &HealthCheck,
+    lease: Lease,
+) -> Result<ServiceResponse, String> {
+    let outbound = outbound(worker, health);
+    let silence = SilenceLimit::new(RouteLimit::Own(Some(health.timeout)), None);
+    let limit = Some((health.timeout, TIMEOUT));
+    let mut lease = Some(lease);
+    let mut first_byte = Some(FirstByte::new(worker.deadlines.deadline(), limit, None, silence));
+    let mut one = Try { lease: &mut lease, first_byte: &mut first_byte };
+    let sent = match upstream {
+        Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &outbound, None)).await,
+        Upstream::Http(_, pool) => Box::pin(http1::send(pool, None, &mut one, &outbound, None, Kept::IsNotUsed)).await,
+        Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, &outbound, None, Kept::IsNotUsed)).await,
+        Upstream::External(..) | Upstream::ExternalHttp2(..) => return Err("somebody else starts it".to_owned()),
+    };
+    sent.map_err(|failed| match failed.error {
+        SendError::Upstream(error) => error.to_string(),
+        SendError::Client(error) => error.to_string(),
+        SendError::Start(error) => error.to_string(),
+    })
+}
+
+fn outbound(worker: &Worker, health: &HealthCheck) -> Outbound {
+    let mut headers = HeaderMap::new();
+    let mut set = |name: HeaderName, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    set(HOST, &health.host);
+    set(USER_AGENT, "Pilotlight-Health");
+    Outbound {
+        head: Head::get(health.target.as_str().into(), health.host.as_str().into(), headers),
+        id: worker.ids.id(None),
+        peer: PeerAddress::of("", Scheme::Http, None),
+        stripped: None,
+        changes: None,
+        trust: Trust::Nobody,
+        validators: None,
+        upgrade: None,
+        interim: None,
+        trace: None,
+        is_cached: false,
+    }
+}

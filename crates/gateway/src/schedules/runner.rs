@@ -1,0 +1,87 @@
+//! Begins what is due. A task of one worker, which sends the requests as well.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+
+use super::agenda::{Begun, RunResult};
+use crate::exchange::scheduled;
+use crate::worker::{Stop, Worker};
+
+/// The longest sleep: the clock may be set meanwhile, or the machine may sleep, which timers do not notice.
+const MAX_SLEEP: Duration = Duration::from_secs(30);
+
+/// Begins what is due until the gateway stops, or another process accepts connections.
+pub(crate) async fn run(worker: Rc<Worker>, mut stop: watch::Receiver<Stop>) {
+    let schedules = Arc::clone(&worker.common.schedules);
+    loop {
+        let begun = schedules.due(seconds(now()), fastrand::f64);
+        if schedules.keeps() {
+            let schedules = Arc::clone(&schedules);
+            tokio::task::spawn_blocking(move || schedules.keep());
+        }
+        for begun in begun {
+            worker.spawner.spawn(perform(Rc::clone(&worker), begun));
+        }
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop != Stop::No) => return,
+            () = schedules.changed() => {}
+            () = sleep_until(schedules.wakes_at()) => {}
+        }
+    }
+}
+
+/// A part of the way there, if that is long.
+async fn sleep_until(at: Option<i64>) {
+    let Some(at) = at else { return std::future::pending().await };
+    let at = Duration::from_secs(u64::try_from(at).unwrap_or(0));
+    tokio::time::sleep(at.saturating_sub(now()).min(MAX_SLEEP)).await;
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn seconds(since_1970: Duration) -> i64 {
+    i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX)
+}
+
+async fn perform(worker: Rc<Worker>, begun: Begun) {
+    let (spec, began) = (&begun.spec, Instant::now());
+    let result = match tokio::time::timeout(spec.timeout, ask(&worker, &begun)).await {
+        Ok(result) => result,
+        Err(_) => failed(None, format!("no answer to its end within `timeout` ({} s)", spec.timeout.as_secs())),
+    };
+    let (took, schedule) = (began.elapsed(), &spec.name);
+    let took_ms = took.as_secs_f64() * 1e3;
+    match &result {
+        RunResult::Failed { why, .. } => {
+            tracing::warn!(%schedule, number = begun.number, took_ms, "the run of a schedule failed: {why}");
+        }
+        _ => tracing::info!(%schedule, number = begun.number, took_ms, "the run of a schedule is over"),
+    }
+    worker.common.schedules.end(&begun, seconds(now()), took, result);
+}
+
+async fn ask(worker: &Rc<Worker>, begun: &Begun) -> RunResult {
+    let spec = &begun.spec;
+    let route = worker.common.table.load().schedule_route(&spec.name).cloned();
+    let Some(route) = route else { return failed(None, "its service is no longer configured".to_owned()) };
+    match scheduled::ask(worker, &route, spec).await {
+        Err(why) => failed(None, why),
+        Ok(answer) if (200..300).contains(&answer.status) => RunResult::Ok(answer.status),
+        Ok(answer) => {
+            let said = String::from_utf8_lossy(&answer.beginning);
+            let said = said.trim();
+            let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+            failed(Some(answer.status), format!("it was answered with status {}{said}", answer.status))
+        }
+    }
+}
+
+fn failed(status: Option<u16>, why: String) -> RunResult {
+    RunResult::Failed { status, why }
+}
