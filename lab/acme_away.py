@@ -25,6 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e"))
 
 import pebble as pebbles  # noqa: E402
+import ports  # noqa: E402
 from harness import BINARY, Gateway, config, eventually  # noqa: E402
 
 LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
@@ -111,7 +112,7 @@ def main():
     if LIBRARY is None:
         sys.exit("acme_away: there is no libfaketime: apt-get install faketime")
     names = [f"n{number}.example.org" for number in range(options.names)]
-    http, tls = pebbles.free_ports(2)
+    http, tls = ports.free_ports(2)
     with pebbles.Pebble(http, tls, certificate_days=VALID_DAYS) as pebble:
         roots, way = pebble.issued_by(), Way(pebble.port)
         directory = f"https://127.0.0.1:{way.address[1]}/dir"

@@ -22,7 +22,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e"))
 
 from harness import BINARY, Gateway, config  # noqa: E402
-from pebble import Pebble, free_ports  # noqa: E402
+from pebble import Pebble  # noqa: E402
+from ports import free_ports  # noqa: E402
 
 BATCH = 50  # requests that are sent at once
 PAGE = "a page\n"

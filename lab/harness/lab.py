@@ -87,7 +87,7 @@ class Lab:
     def build_gateway(self, release):
         """Unless a binary is given."""
         if not GATEWAY_IS_GIVEN:
-            self.build("pilotlight", [*release, "-p", "pilotlight"], ROOT)
+            self.build("pilotlight", [*release, "-p", "pilotlight", "-p", "pilotlight-redis-tool"], ROOT)
 
     def require(self, what, path):
         """Fails unless this run built the program: one left from before is not what is to be measured."""

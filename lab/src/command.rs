@@ -328,7 +328,7 @@ fn measure(experiments: &[Box<dyn Experiment>], setting: &Setting, common: &Comm
         started_at: report::timestamp(now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())),
         experiments: Vec::new(),
         duration_seconds: begin.elapsed().as_secs_f64(),
-        command: std::env::args().collect(),
+        command: ["pilotlight", "lab"].map(String::from).into_iter().chain(std::env::args().skip(1)).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: machine::commit(),
         debug_build: cfg!(debug_assertions),

@@ -38,7 +38,7 @@ pub struct GateArguments {
     /// The baseline; lab/gate/baseline.json of the checkout unless given
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// A folder with `pilotlight` and `pilotlight-gate` that is counted instead of what is built here
+    /// A folder with `pilotlight`, `pilotlight-lab` and `pilotlight-gate` that is counted instead of what is built here
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
     /// Fail if nothing can be compared, because the baseline is of another toolchain

@@ -7,14 +7,12 @@ pub(crate) mod layer;
 mod stack;
 mod timed;
 
-use std::path::Path;
 use std::time::Duration;
 
 use crate::callgrind::Callgrind;
 use crate::cores::Cores;
 use crate::experiment::model::{Metric, Skipped};
 use crate::experiment::{Amount, Experiment, Group, Participant, Plan, Question, Setting, Variant};
-use crate::processes::own_program;
 use counted::Counted;
 use generator::Generator;
 use layer::Layer;
@@ -95,7 +93,7 @@ impl Experiment for Layers {
                 why: "callgrind takes a minute for each round".into(),
                 install: "leave out --quick".into(),
             }),
-            Ok(callgrind) => groups.push(counted_group(&callgrind, &own_program()?, setting, &layers)),
+            Ok(callgrind) => groups.push(counted_group(&callgrind, setting, &layers)),
             Err(why) => skipped.push(why),
         }
         match generator::missing() {
@@ -157,14 +155,14 @@ fn workload(connections: usize) -> String {
     )
 }
 
-fn counted_group(callgrind: &Callgrind, program: &Path, setting: &Setting, layers: &[Layer]) -> Group {
+fn counted_group(callgrind: &Callgrind, setting: &Setting, layers: &[Layer]) -> Group {
     let dir = setting.scratch.join("layers-counted");
     let variant = |layer: &Layer| Variant {
         id: layer.id().into(),
         title: layer.title().into(),
         role: layer.role(),
         software: layer.software(),
-        measure: Box::new(Counted::new(*layer, callgrind.clone(), program.to_owned(), &dir)),
+        measure: Box::new(Counted::new(*layer, callgrind.clone(), &dir)),
     };
     Group {
         id: "instructions".into(),

@@ -8,7 +8,8 @@
 //! [`progress`], [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
 //!
 //! The lab knows Pilotlight as its users do: by the binary, its configuration file and what it prints. It is not linked
-//! to the gateway. What it needs of other languages is embedded, so that it runs from an installed binary.
+//! to the gateway. What it needs of other languages is embedded, so that it runs from an installed binary. It is a
+//! program of its own, `pilotlight-lab`, which `pilotlight lab` runs: a gateway does not carry what measures it.
 //!
 //! Invariant: every program that the lab starts ends with it, however the lab ends. (`processes/hold.rs`)
 //! Invariant: every wait has a limit.

@@ -1,4 +1,4 @@
-//! Programs that the lab starts and watches: [`Held`] ends them with the lab, [`usage`] says what they use.
+//! OwnPrograms that the lab starts and watches: [`Held`] ends them with the lab, [`usage`] says what they use.
 
 mod direct;
 mod hold;
@@ -32,6 +32,8 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 const CHILDREN_GRACE: Duration = Duration::from_secs(2);
 /// How [`Held::ended`] words that all is well.
 const SUCCESS: &str = "exit code 0";
+/// The environment variable that names the gateway to measure.
+pub const GATEWAY: &str = "LAB_GATEWAY";
 /// So much of a program's output is shown when it failed.
 const SHOWN_OUTPUT_BYTES: u64 = 2000;
 
@@ -233,6 +235,42 @@ fn with_huge_pages<T>(start: impl FnOnce() -> T) -> T {
 /// The system does not say.
 pub fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("the path of this program is not known")
+}
+
+/// The gateway under measurement: what [`GATEWAY`] names, else `pilotlight` beside this program.
+///
+/// # Errors
+/// It is not there.
+pub fn gateway_program() -> anyhow::Result<PathBuf> {
+    let program = match std::env::var_os(GATEWAY) {
+        Some(program) => PathBuf::from(program),
+        None => own_program()?.with_file_name("pilotlight"),
+    };
+    anyhow::ensure!(
+        is_executable(&program),
+        "there is no program {}; {GATEWAY} names another gateway to measure",
+        program.display()
+    );
+    std::path::absolute(&program).with_context(|| format!("the path of {}", program.display()))
+}
+
+/// The programs that are Pilotlight's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnPrograms {
+    /// `pilotlight`.
+    pub gateway: PathBuf,
+    /// `pilotlight-lab`: services and floors.
+    pub lab: PathBuf,
+}
+
+impl OwnPrograms {
+    /// This program, and the gateway under measurement.
+    ///
+    /// # Errors
+    /// There is no gateway.
+    pub fn here() -> anyhow::Result<Self> {
+        Ok(Self { gateway: gateway_program()?, lab: own_program()? })
+    }
 }
 
 /// Where a program of that name would be found by a shell.

@@ -1,6 +1,6 @@
 //! The Rust service under measurement: the same 200 bytes of JSON for every request, over the pipe with the SDK or over
-//! HTTP/1.1 with hyper, from a constant or from Redis; or the floor, [`bare`]. It is this binary itself, so that an
-//! installed one has a Rust service to measure.
+//! HTTP/1.1 with hyper, from a constant or from Redis; or the floor, [`bare`]. It is `pilotlight-lab` itself, so that
+//! an installed one has a Rust service to measure.
 
 mod bare;
 

@@ -1,14 +1,21 @@
-//! The modes alone, without the gateway: what the tests drive. Users have them as `pilotlight redis`.
+//! `pilotlight-redis`: what `pilotlight redis` runs.
 
-use clap::Parser;
+use std::process::ExitCode;
 
+use clap::{CommandFactory as _, Parser};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Work with Redis and Valkey: a prompt, a benchmark, a filler, a tunnel, local clusters
 #[derive(Parser)]
-#[command(name = "pilotlight redis")]
+#[command(name = "redis", bin_name = "pilotlight redis", display_name = "pilotlight-redis", version)]
 struct Arguments {
     #[command(subcommand)]
     mode: pilotlight_redis_tool::Mode,
 }
 
-fn main() -> std::process::ExitCode {
-    pilotlight_redis_tool::run(Arguments::parse().mode)
+fn main() -> ExitCode {
+    pilotlight_companion::describe_if_asked(&Arguments::command())
+        .unwrap_or_else(|| pilotlight_redis_tool::run(Arguments::parse().mode))
 }

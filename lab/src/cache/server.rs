@@ -13,7 +13,7 @@ use super::gateways::{Behind, Gateway};
 use super::origin::Origin;
 use crate::cores;
 use crate::load::Target;
-use crate::processes::{Held, Program, own_program, usage};
+use crate::processes::{Held, Program, gateway_program, usage};
 use crate::transport::services::Server as Service;
 use crate::transport::target::{LISTEN_LIMIT, free_address, listens, text};
 
@@ -196,7 +196,7 @@ fn pilotlight(backing: &Backing<'_>, place: Place) -> anyhow::Result<(Held, Sock
     fs::write(&file, configuration(backing)?).with_context(|| format!("cannot write {}", file.display()))?;
     let program = Program {
         name: "pilotlight".into(),
-        command: vec![own_program()?.into(), "run".into(), "--config".into(), file.into()],
+        command: vec![gateway_program()?.into(), "run".into(), "--config".into(), file.into()],
         output: place.dir.join("gateway.output"),
         dir: place.dir,
     };

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::processes;
+
 const PROFILE: &str = "gate";
 /// A file that only a checkout has.
 const MARK: &str = "lab/gate/Cargo.toml";
@@ -19,7 +21,7 @@ pub(super) struct Checkout {
 /// What is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Programs {
-    pub(super) pilotlight: PathBuf,
+    pub(super) pilotlight: processes::OwnPrograms,
     pub(super) gate: PathBuf,
 }
 
@@ -43,9 +45,11 @@ impl Checkout {
 
     /// Builds what is counted.
     pub(super) fn build(&self) -> anyhow::Result<Programs> {
-        eprintln!("building pilotlight and pilotlight-gate (profile {PROFILE}; the first time takes minutes)");
-        let mut build =
-            self.cargo(&["build", "--quiet", "--profile", PROFILE, "-p", "pilotlight", "-p", "pilotlight-gate"]);
+        eprintln!(
+            "building pilotlight, pilotlight-lab and pilotlight-gate (profile {PROFILE}; the first time takes minutes)"
+        );
+        let mut build = self.cargo(&["build", "--quiet", "--profile", PROFILE]);
+        build.args(["-p", "pilotlight", "-p", "pilotlight-lab", "-p", "pilotlight-gate"]);
         let status = build.status().context("cargo cannot be started; install Rust from https://rustup.rs")?;
         ensure!(status.success(), "cargo build --profile {PROFILE} failed ({status}); its messages are above");
         let metadata =
@@ -72,6 +76,7 @@ impl Programs {
             ensure!(file.is_file(), "there is no {}", file.display());
             Ok(file)
         };
-        Ok(Self { pilotlight: program("pilotlight")?, gate: program("pilotlight-gate")? })
+        let pilotlight = processes::OwnPrograms { gateway: program("pilotlight")?, lab: program("pilotlight-lab")? };
+        Ok(Self { pilotlight, gate: program("pilotlight-gate")? })
     }
 }

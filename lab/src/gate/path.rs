@@ -44,7 +44,7 @@ impl HotPath {
 
     /// Instructions of one.
     pub(super) fn count(self, callgrind: &Callgrind, programs: &Programs, scratch: &Path) -> anyhow::Result<f64> {
-        let layer = |layer| Counted::new(layer, callgrind.clone(), programs.pilotlight.clone(), scratch).each();
+        let layer = |layer| Counted::new(layer, callgrind.clone(), scratch).of(programs.pilotlight.clone()).each();
         match self {
             Self::Hit => layer(Layer::Hit),
             Self::Pipe => layer(Layer::Pipe),

@@ -9,6 +9,7 @@ use super::stack::{Place, Stack, folder};
 use crate::callgrind::Callgrind;
 use crate::experiment::model::Metric;
 use crate::experiment::{Amount, Measure, Sample};
+use crate::processes::OwnPrograms;
 
 pub(crate) const FEW: u32 = 500;
 pub(crate) const MANY: u32 = 2500;
@@ -22,14 +23,20 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub(crate) struct Counted {
     layer: Layer,
     callgrind: Callgrind,
-    program: PathBuf,
+    /// [`OwnPrograms::here`] without it.
+    programs: Option<OwnPrograms>,
     dir: PathBuf,
 }
 
 impl Counted {
-    /// `program` is the binary that is counted.
-    pub(crate) fn new(layer: Layer, callgrind: Callgrind, program: PathBuf, dir: &Path) -> Self {
-        Self { layer, callgrind, program, dir: folder(dir, layer) }
+    /// The gateway under measurement is counted.
+    pub(crate) fn new(layer: Layer, callgrind: Callgrind, dir: &Path) -> Self {
+        Self { layer, callgrind, programs: None, dir: folder(dir, layer) }
+    }
+
+    /// `programs` are counted.
+    pub(crate) fn of(self, programs: OwnPrograms) -> Self {
+        Self { programs: Some(programs), ..self }
     }
 
     /// Instructions for one request.
@@ -42,7 +49,8 @@ impl Counted {
 
     fn count(&self, requests: u32) -> anyhow::Result<u64> {
         let callgrind = Some(self.callgrind.clone());
-        let place = Place { dir: self.dir.clone(), core: None, program: self.program.clone(), callgrind };
+        let programs = self.programs.clone().map_or_else(OwnPrograms::here, Ok)?;
+        let place = Place { dir: self.dir.clone(), core: None, programs, callgrind };
         let stack = Stack::start(self.layer, &place)?;
         stack.load(1, LIMIT, Some(requests))?;
         stack.end_counted()

@@ -14,7 +14,7 @@ use super::{COUNTED_LIMIT, START_LIMIT};
 use crate::callgrind::{self, Callgrind};
 use crate::cores;
 use crate::load::{self, Load, Outcome, Pace, Requests, get};
-use crate::processes::{Held, Program, usage};
+use crate::processes::{Held, OwnPrograms, Program, usage};
 use crate::rest::redis::{Redis, Topology};
 use crate::service::{REDIS_KEY, SERVICE, answer_body};
 
@@ -32,8 +32,8 @@ pub(crate) struct Place {
     pub(crate) dir: PathBuf,
     /// The core of all its processes.
     pub(crate) core: Option<usize>,
-    /// The binary that is gateway, service and floor.
-    pub(crate) program: PathBuf,
+    /// What is started.
+    pub(crate) programs: OwnPrograms,
     /// What counts its instructions.
     pub(crate) callgrind: Option<Callgrind>,
 }
@@ -78,9 +78,9 @@ impl Stack {
             }
             None => Vec::new(),
         };
-        let own: OsString = place.program.clone().into();
+        let lab: OsString = place.programs.lab.clone().into();
         let service = |words: &[&str]| -> Vec<OsString> {
-            [own.clone(), SERVICE.into()].into_iter().chain(words.iter().map(Into::into)).collect()
+            [lab.clone(), SERVICE.into()].into_iter().chain(words.iter().map(Into::into)).collect()
         };
         let mut command = before("front");
         match layer {
@@ -98,7 +98,7 @@ impl Stack {
                 let file = place.dir.join("pilotlight.toml");
                 fs::write(&file, layer.configuration(&words, url.as_deref())?)
                     .with_context(|| format!("cannot write {}", file.display()))?;
-                command.extend([own.clone(), "run".into(), "--config".into(), file.into()]);
+                command.extend([place.programs.gateway.clone().into(), "run".into(), "--config".into(), file.into()]);
             }
         }
         let (dir, output) = (place.dir.clone(), place.dir.join("output"));

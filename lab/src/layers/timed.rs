@@ -11,7 +11,7 @@ use super::stack::{FILL_LIMIT, Place, Stack, folder};
 use crate::cores::{self, Cores};
 use crate::experiment::model::Metric;
 use crate::experiment::{Amount, MAX_OVERTIME, Measure, Sample};
-use crate::processes::{own_program, usage};
+use crate::processes::{OwnPrograms, usage};
 
 /// A service that is asked takes some microseconds for each request; more than this for each means that not all were
 /// hits.
@@ -40,8 +40,8 @@ impl Measure for Timed {
         let stack = match self.running.take() {
             Some(stack) => stack,
             None => {
-                let (core, program) = (cores.map(|cores| cores.server), own_program()?);
-                Stack::start(self.layer, &Place { dir: self.dir.clone(), core, program, callgrind: None })?
+                let (core, programs) = (cores.map(|cores| cores.server), OwnPrograms::here()?);
+                Stack::start(self.layer, &Place { dir: self.dir.clone(), core, programs, callgrind: None })?
             }
         };
         let sample = cores::on(cores.map(|cores| cores.load), || self.sample(&stack, amount))??;

@@ -14,7 +14,7 @@ use super::case::{Case, SLOW_FSYNC};
 use super::ports::free_address;
 use super::redis::{Redis, Topology};
 use crate::experiment::model::Skipped;
-use crate::processes::{Held, Program, find_program, own_program, usage};
+use crate::processes::{Held, Program, find_program, gateway_program, usage};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// Users of the gateway's cache are kept for so long, as in Redis.
@@ -220,7 +220,7 @@ impl Running {
                 let service: Vec<OsString> = service.into_iter().chain(own).collect();
                 fs::write(&file, configuration(&service, &environment, variant)?)
                     .with_context(|| format!("cannot write {}", file.display()))?;
-                let gateway = [own_program()?.into(), "run".into(), "--config".into(), file.into_os_string()];
+                let gateway = [gateway_program()?.into(), "run".into(), "--config".into(), file.into_os_string()];
                 Self::listening(start(variant, Vec::new(), gateway.into_iter(), dir)?)
             }
             _ => {

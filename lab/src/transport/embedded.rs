@@ -28,6 +28,7 @@ files![
     "sdk/node/lib/upgrade.js",
     "sdk/node/package.json",
     "sdk/python/pilotlight/__init__.py",
+    "sdk/python/pilotlight/__main__.py",
     "sdk/python/pilotlight/_pipe.py",
     "sdk/python/pilotlight/_request.py",
     "sdk/python/pilotlight/_upgrade.py",

@@ -128,7 +128,7 @@ fn node(program: &Path, files: &Path) -> Result<Service, Skipped> {
 
 fn rust() -> Result<Service, Skipped> {
     let program = processes::own_program()
-        .map_err(|e| Skipped::new("Rust services", &format!("{e:#}"), "start pilotlight by its path"))?;
+        .map_err(|e| Skipped::new("Rust services", &format!("{e:#}"), "start pilotlight-lab by its path"))?;
     let server = |name, transport: &str| Server {
         name,
         command: vec![program.clone().into(), SERVICE.into(), transport.into()],
@@ -137,7 +137,7 @@ fn rust() -> Result<Service, Skipped> {
         language: Language::Rust,
         pipe: server(SDK, "pipe"),
         http: vec![server("hyper", "http")],
-        runtime: Runtime { program, version: format!("this binary, {}", env!("CARGO_PKG_VERSION")) },
+        runtime: Runtime { program, version: format!("this build, {}", env!("CARGO_PKG_VERSION")) },
     })
 }
 

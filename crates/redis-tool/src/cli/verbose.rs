@@ -3,17 +3,18 @@
 use std::io::{self, IsTerminal, Write};
 
 use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// What is told: connections, redirects, repetitions; not the spans of commands.
-const LEVELS: &str = "pilotlight_redis=debug,pilotlight_redis_tool=debug";
+/// Whose events are told: connections, redirects, repetitions; not the spans of commands.
+const TOLD: [&str; 2] = ["pilotlight_redis", "pilotlight_redis_tool"];
 
 /// Tells until the guard is dropped, of what happens on this thread.
 pub(super) fn start() -> DefaultGuard {
-    let events =
-        tracing_subscriber::fmt().with_env_filter(EnvFilter::new(LEVELS)).with_writer(lines).with_target(false);
-    events.with_ansi(false).with_level(false).without_time().finish().set_default()
+    let told = Targets::new().with_targets(TOLD.map(|target| (target, LevelFilter::DEBUG)));
+    let events = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(lines).with_target(false);
+    events.with_ansi(false).with_level(false).without_time().finish().with(told).set_default()
 }
 
 fn lines() -> Lines {

@@ -26,7 +26,7 @@ impl Tool {
 
     /// The command with nothing of the environment that would change its output.
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis-tool"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis"));
         command.arg("cli").args(args).env("HOME", self.home.path());
         for name in ["REDISCLI_AUTH", "REDISCLI_HISTFILE", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
             command.env_remove(name);

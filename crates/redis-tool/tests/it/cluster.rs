@@ -26,7 +26,7 @@ impl Tool {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis-tool"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis"));
         command.arg("cluster").args(arguments).stdin(Stdio::null());
         command.env_remove("REDISCLI_AUTH").env("XDG_STATE_HOME", self.home.path());
         command

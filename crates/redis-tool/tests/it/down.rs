@@ -17,7 +17,7 @@ fn nobody_listens_is_said_at_once_by_every_mode() {
         ("cluster check", ""),
     ];
     for mode in modes {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis-tool"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis"));
         command.args(mode.0.split(' ')).args(["-p", &port]).args(mode.1.split_whitespace());
         command.env_remove("REDISCLI_AUTH").stdin(Stdio::null());
         let output = command.output().unwrap();

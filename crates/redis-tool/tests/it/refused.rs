@@ -9,7 +9,7 @@ use pilotlight_testkit::{Cluster, Server};
 const AT_ONCE: Duration = Duration::from_secs(4);
 
 fn run(port: u16, mode: (&str, &str), args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis-tool"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis"));
     command.args(mode.0.split(' ')).args(["-p", &port.to_string()]).args(args).args(mode.1.split_whitespace());
     command.env_remove("REDISCLI_AUTH").stdin(Stdio::null()).output().unwrap()
 }

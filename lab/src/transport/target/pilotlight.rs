@@ -13,7 +13,7 @@ use super::super::services::Server;
 use super::admin::Admin;
 use super::{LISTEN_LIMIT, Processes, Target, text};
 use crate::interrupt;
-use crate::processes::{Held, Program, own_program, usage};
+use crate::processes::{Held, Program, gateway_program, usage};
 use crate::service::answer_body;
 
 /// The longest until a service that is stopped is gone.
@@ -38,7 +38,7 @@ impl Pilotlight {
             .with_context(|| format!("cannot write {}", file.display()))?;
         let program = Program {
             name: "pilotlight".into(),
-            command: vec![own_program()?.into(), "run".into(), "--config".into(), file.into()],
+            command: vec![gateway_program()?.into(), "run".into(), "--config".into(), file.into()],
             output: dir.join("output"),
             dir,
         };

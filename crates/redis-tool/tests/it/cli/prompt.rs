@@ -277,12 +277,8 @@ fn a_poor_terminal_will_do() {
 fn replies_may_go_to_a_file() {
     let scene = Scene::new();
     let file = scene.tool.home.path().join("out");
-    let script = format!(
-        "exec {} cli -p {} > {}",
-        env!("CARGO_BIN_EXE_pilotlight-redis-tool"),
-        scene.server.port(),
-        file.display()
-    );
+    let script =
+        format!("exec {} cli -p {} > {}", env!("CARGO_BIN_EXE_pilotlight-redis"), scene.server.port(), file.display());
     let mut terminal = Terminal::run(&scene.tool, "sh", &["-c", &script], &[("NO_COLOR", "1")]);
     terminal.enter("echo there");
     terminal.enter("exit");

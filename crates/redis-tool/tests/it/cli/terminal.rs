@@ -30,7 +30,7 @@ impl Terminal {
     /// The same with other variables.
     pub(super) fn start_with(tool: &Tool, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let args: Vec<&str> = ["cli"].iter().chain(args).copied().collect();
-        Self::run(tool, env!("CARGO_BIN_EXE_pilotlight-redis-tool"), &args, variables)
+        Self::run(tool, env!("CARGO_BIN_EXE_pilotlight-redis"), &args, variables)
     }
 
     /// Any program.

@@ -25,7 +25,7 @@ impl Tunnel {
     }
 
     pub(crate) fn with(args: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis-tool"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis"))
             .args(["tunnel", "--listen", "0", "--json", "--threads", "2"])
             .args(args)
             .env_remove("REDISCLI_AUTH")
