@@ -1,103 +1,53 @@
 //! The commands that talk to a running gateway: `status`, `logs`, `restart`, `stop`, `start`, `purge`, `explain`.
 
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pilotlight_gateway::Emptying;
-use pilotlight_printable::printable_lines;
 use serde_json::{Value, json};
 
 use crate::config::commands::Outcome;
 use crate::upgrade::program::Named;
+pub use arguments::Running;
 pub use certificates::{Certificates, certificates};
 pub use client::{Client, Failure, Gateway};
 pub use options::{Action, Effect, Escapes, Watch, Which};
 pub use purge::{Purged, purge};
+pub use releases::{
+    DEPLOY_EXAMPLES, DeployArguments, RELEASES_EXAMPLES, ROLLBACK_EXAMPLES, ReleasesArguments, RollbackArguments,
+    deploy, releases, rollback,
+};
 pub use report::Report;
+pub use schedules::{SCHEDULES_EXAMPLES, Schedules, schedules};
+pub use status::{STATUS_EXAMPLES, StatusArguments, status};
+pub use ui::{UI_EXAMPLES, UiArguments, ui};
 
-use discover::{Chosen, Found};
 use report::{json_text, report_change};
 
+mod arguments;
 mod certificates;
 mod client;
+mod columns;
 mod discover;
 mod explain;
 mod options;
 mod plan;
 mod purge;
+mod releases;
 mod report;
+mod schedules;
+mod status;
 mod stop;
 mod table;
+mod ui;
 
-/// How often `status --watch` looks.
-const WATCH_PAUSE: Duration = Duration::from_secs(1);
 /// How long a reload may take: its file is read and checked, and addresses are bound.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an upgrade may take: longer than the gateway waits for its successor.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is looked whether a service has done what it was told.
 const ACTION_PAUSE: Duration = Duration::from_millis(50);
-
-/// Runs a command and says what went wrong.
-///
-/// # Errors
-/// Only if the output cannot be written.
-pub fn run(
-    which: &Which,
-    effect: Effect,
-    command: impl FnOnce(&Client) -> Result<Outcome, Failure>,
-) -> io::Result<Outcome> {
-    let done = discover::find(which, effect).and_then(|Found { client, chosen }| {
-        if chosen == Chosen::Only {
-            writeln!(io::stderr(), "the only gateway that runs: {}", client.gateway())?;
-        }
-        command(&client)
-    });
-    match done {
-        Ok(outcome) => Ok(outcome),
-        Err(Failure::Output(e)) => Err(e),
-        Err(failure) => {
-            writeln!(io::stderr(), "error: {}", printable_lines(&failure.to_string()))?;
-            Ok(failure.outcome())
-        }
-    }
-}
-
-/// `pilotlight status`.
-///
-/// # Errors
-/// No gateway, no such service, or the output cannot be written.
-pub fn status(
-    client: &Client,
-    service: Option<&str>,
-    watch: Watch,
-    report: Report,
-    out: &mut dyn Write,
-) -> Result<Outcome, Failure> {
-    let target = service.map_or("/status".to_owned(), |name| format!("/services/{}", client::encoded(name)));
-    let style = table::Style::of_stdout();
-    loop {
-        let answer = client.get(&target)?;
-        let text = match (report, service) {
-            (Report::Json, _) => format!("{}\n", json_text(&answer)),
-            (Report::Text, None) => table::gateway(&answer, style),
-            (Report::Text, Some(_)) => table::service(&answer, style),
-        };
-        if watch == Watch::On && io::stdout().is_terminal() && report == Report::Text {
-            // Home, the new picture over the old one, then what is left of that.
-            let lines = text.lines().map(|line| format!("{line}\x1b[K\n")).collect::<String>();
-            write!(out, "\x1b[H{lines}\x1b[J")?;
-        } else {
-            write!(out, "{text}")?;
-        }
-        out.flush()?;
-        if watch == Watch::Once {
-            return Ok(Outcome::Done);
-        }
-        std::thread::sleep(WATCH_PAUSE);
-    }
-}
 
 /// Which lines `pilotlight logs` prints.
 #[derive(Clone, Copy, Debug)]

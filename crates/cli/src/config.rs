@@ -19,8 +19,10 @@
 //! root                           the whole file; relations: what its parts have to do with each other
 //! route, service, operate, …     one section each: its reader
 //! address, pattern, words        texts of the file that have a grammar of their own
-//! section, readers, value        one table, one value
+//! section, readers, value        one table, one value; hints: what an unknown key was meant to be
+//! structure                      which section a key opens, what a section must have: for the JSON Schema
 //! model, schema                  what a file means; its keys and their limits
+//! format                         the same file, laid out as all are
 //! render, report, diagnostic     what is wrong with it; shown: texts that drive no terminal
 //! ```
 //!
@@ -45,6 +47,8 @@ mod diagnostic;
 pub mod environment;
 mod error_pages;
 mod files;
+pub mod format;
+mod hints;
 mod isolation;
 mod jwt;
 mod listeners;
@@ -56,26 +60,31 @@ mod pattern;
 mod readers;
 mod redirect;
 mod relations;
+mod releases;
 mod render;
 mod report;
 pub mod retired;
 mod root;
 mod route;
 mod scaling;
+mod schedules;
 pub mod schema;
 mod section;
 mod service;
 mod shown;
+pub mod structure;
 mod syntax;
 mod tls;
+mod traces;
 mod value;
 mod words;
 
 pub use diagnostic::{Code, Diagnostic, Severity, Span};
 pub use listeners::Ports;
-pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, parse, reread};
+pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, load_text, parse, reread};
 pub use model::{
-    AdminSocket, CacheRedis, Config, Listener, Operate, PageFile, RedisUrl, Service, ServiceKind, Tls, Workers,
+    AdminSocket, CacheRedis, Config, Listener, Operate, PageFile, RedisUrl, Service, ServiceKind, Tls, Traces,
+    TracesWords, Workers,
 };
 pub use render::Style;
 pub use report::Report;

@@ -1,15 +1,20 @@
-//! The library half of the `pilotlight` binary: what tests and fuzz targets need to reach.
+//! The commands of `pilotlight` and its configuration: all but the binary itself, which crates/pilotlight is.
 
 #![forbid(unsafe_code)]
 
 pub mod admin;
 mod announce;
+pub mod command_line;
 pub mod config;
-pub mod deferred;
+mod dev;
+pub mod develop;
+pub mod fmt;
 pub mod generated;
+pub mod import;
 mod memory;
 mod notify;
 mod operate;
+mod origin;
 mod plan;
 mod presence;
 mod reload;
@@ -20,5 +25,6 @@ mod settings;
 mod signals;
 mod standard_error;
 mod tls;
+mod traces;
 pub mod trust;
 mod upgrade;

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::config::{AdminSocket, Config, Report};
+use crate::service_log::Layout;
 use crate::standard_error::StandardError;
 
 /// The name of the admin socket in the runtime folder.
@@ -33,6 +34,8 @@ pub(crate) struct Reports {
     /// The configuration in force.
     pub(crate) shown: Shown,
     pub(crate) stderr: StandardError,
+    /// How lines of services are printed.
+    pub(crate) layout: Layout,
 }
 
 /// What is operated.

@@ -3,6 +3,7 @@
 //! Services are the same by name, listeners by address, routes by host, path and kind of match.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pilotlight_gateway::{RouteSpec, RouteTo};
 use serde_json::{Value, json};
@@ -110,11 +111,17 @@ fn routes(config: &Config) -> BTreeMap<String, (Option<&str>, RouteSpec)> {
 
 fn followed(old: &Config, new: &Config) -> Vec<&'static str> {
     let errors = old.errors != new.errors;
+    let schedules = |config: &Config| config.schedules.iter().map(|one| Arc::clone(&one.spec)).collect::<Vec<_>>();
+    let schedules = schedules(old) != schedules(new);
     let tls = settings::tls(old) != settings::tls(new);
+    let words = |config: &Config| config.traces.as_ref().map(|traces| traces.words.clone());
+    let traces = words(old) != words(new);
     let (old, new) = (&old.settings, &new.settings);
     let changed = [
         ("errors", errors),
         ("tls", tls),
+        ("traces", traces),
+        ("schedules", schedules),
         ("limits", old.limits != new.limits),
         ("dev", old.dev != new.dev),
         ("proxy_protocol", old.proxy_protocol != new.proxy_protocol),

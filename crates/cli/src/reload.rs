@@ -5,7 +5,6 @@
 //! service, or the new ones.
 
 use std::mem::discriminant;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +12,10 @@ use pilotlight_gateway::{Emptying, Gateway, NotDone, ServiceTarget};
 use pilotlight_supervisor::{ServiceId, ServiceSpec, Supervisor};
 use pilotlight_tls::FileError;
 
-use crate::config::{self, Config, Loaded, Operate, Ports, Report, Style};
+use crate::config::{Config, Loaded, Operate, Ports, Report, Style};
 use crate::memory;
 use crate::operate::Shown;
+use crate::origin::Origin;
 use crate::plan::{self, Plan};
 use crate::settings;
 use crate::tls::LiveTls;
@@ -42,14 +42,14 @@ impl Followed {
     }
 
     /// The whole of it.
-    fn config(&self, file: &Path) -> Result<Config, Report> {
-        config::reread(&self.shown.text(), file).map(|config| plan::followed_config(&self.start, config))
+    fn config(&self, origin: &Origin) -> Result<Config, Report> {
+        origin.reread(&self.shown.text()).map(|config| plan::followed_config(&self.start, config))
     }
 }
 
 /// What a reload works on.
 pub(crate) struct Live<'a> {
-    pub(crate) file: &'a Path,
+    pub(crate) origin: &'a Origin,
     pub(crate) followed: &'a mut Followed,
     pub(crate) services: &'a mut Vec<ServiceTarget>,
     pub(crate) gateway: &'a mut Gateway,
@@ -59,16 +59,16 @@ pub(crate) struct Live<'a> {
 
 /// Reads the file again and follows it. `Err`: nothing has changed.
 pub(crate) fn reload(live: Live<'_>, emptying: Emptying) -> Result<Plan, NotDone> {
-    let (file, known) = (live.file, live.followed.clone());
+    let (origin, known) = (live.origin, live.followed.clone());
     // Its own ports are in use, by itself.
-    let read = || (known.config(file), config::load(file, Ports::Skip));
+    let read = || (known.config(origin), origin.load(Ports::Skip));
     memory::apart(read, |(old, new)| {
         let invalid = |report: &Report| NotDone::Invalid(report.render(Style::Plain));
         let (new, old) = (new.as_ref().map_err(invalid)?, old.as_ref().map_err(invalid)?);
         if let Some(emptied) = emptied(old, &new.config).filter(|_| emptying == Emptying::Refused) {
             return Err(NotDone::Invalid(format!(
                 "{}: {emptied}, so it was not followed: it may be half written, or truncated; if this is meant: pilotlight reload --force",
-                file.display()
+                origin.file().display()
             )));
         }
         follow(live, old, new)
@@ -88,7 +88,7 @@ fn emptied(old: &Config, new: &Config) -> Option<String> {
 }
 
 fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loaded) -> Result<Plan, NotDone> {
-    let Live { file: _, followed, services, gateway, supervisor, tls } = live;
+    let Live { origin: _, followed, services, gateway, supervisor, tls } = live;
     for line in warnings.render(Style::Plain).lines() {
         tracing::warn!("{line}");
     }

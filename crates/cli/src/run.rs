@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::announce::announce;
-use crate::config::{self, AdminSocket, Code, Config, Loaded, Ports, Report, Style, commands};
+use crate::config::{AdminSocket, Code, Config, Loaded, Ports, Report, Style, commands};
+use crate::dev;
 use crate::memory;
 use crate::notify::{self, Note};
 use crate::operate::{self, Operated, Reports, Shown, Sockets};
+use crate::origin::Origin;
 use crate::presence::{self, Presence, Record};
 use crate::reload::{self, Followed, Live};
 use crate::runtime_folder::{self, For};
@@ -45,6 +47,11 @@ pub enum Ended {
 /// # Errors
 /// The system refuses something that the configuration asks for.
 pub fn run(file: &Path) -> anyhow::Result<Ended> {
+    run_from(&Origin::File(file.to_owned()))
+}
+
+/// The same for a configuration that may have another origin.
+pub(crate) fn run_from(origin: &Origin) -> anyhow::Result<Ended> {
     let taking_over =
         Predecessor::find().context("the process that this one is to take over from cannot be understood")?;
     let (predecessor, mut handover) = taking_over.unzip();
@@ -58,23 +65,23 @@ pub fn run(file: &Path) -> anyhow::Result<Ended> {
     // What is inherited is in use.
     let ports = if handover.is_some() { Ports::Skip } else { Ports::Require };
     let stderr = StandardError::start().context("the thread that writes the standard error cannot be started")?;
-    let ended = load_and_run(file, predecessor, handover, ports, &stderr);
+    let ended = load_and_run(origin, predecessor, handover, ports, &stderr);
     stderr.finish();
     ended
 }
 
 fn load_and_run(
-    file: &Path,
+    origin: &Origin,
     predecessor: Option<Predecessor>,
     handover: Option<Handover>,
     ports: Ports,
     stderr: &StandardError,
 ) -> anyhow::Result<Ended> {
     let started = memory::apart(
-        || config::load(file, ports),
+        || origin.load(ports),
         |loaded| match loaded {
-            _ if predecessor.is_none() && runs_already(file, loaded, stderr) => Ok(Err(Ended::RunsAlready)),
-            Ok(loaded) => start(file, loaded, predecessor, handover.unwrap_or_default(), stderr).map(Ok),
+            _ if predecessor.is_none() && runs_already(origin.file(), loaded, stderr) => Ok(Err(Ended::RunsAlready)),
+            Ok(loaded) => start(origin, loaded, predecessor, handover.unwrap_or_default(), stderr).map(Ok),
             Err(report) => {
                 stderr.print(&report.render(commands::style_for_stderr()));
                 if let Some(predecessor) = predecessor {
@@ -125,7 +132,7 @@ fn runs_already(file: &Path, loaded: &Result<Loaded, Report>, stderr: &StandardE
 
 /// Starts a gateway with all that belongs to it, and tells who waits for that.
 fn start(
-    file: &Path,
+    origin: &Origin,
     loaded: &Loaded,
     predecessor: Option<Predecessor>,
     handover: Handover,
@@ -133,14 +140,16 @@ fn start(
 ) -> anyhow::Result<(Running, Signals)> {
     let Loaded { config, warnings } = loaded;
     stderr.print(&warnings.render(commands::style_for_stderr()));
-    service_log::start_tracing(stderr);
+    service_log::start_tracing(stderr, origin.project().map_or(service_log::DEFAULT_LEVELS, |_| dev::LEVELS));
     let (orders, ordered) = mpsc::unbounded_channel(); // at most as many as the admin interface has connections
     // Before anybody knows that there is somebody to signal.
     let signals = Signals::install(ordered).context("signals cannot be waited for")?;
     let turn = predecessor.as_ref().map(Predecessor::silence).transpose()?;
     let turn = turn.map(|turn| Box::new(turn) as Box<dyn FnOnce() + Send>);
-    let reports = Reports { logs: LogBook::default(), shown: Shown::new(file, warnings), stderr: stderr.clone() };
-    let running = match Running::start(Source { file, config }, reports, orders, handover, turn) {
+    let layout = origin.project().map_or_else(service_log::Layout::numbered, |_| dev::layout(config));
+    let shown = Shown::new(origin.file(), warnings);
+    let reports = Reports { logs: LogBook::default(), shown, stderr: stderr.clone(), layout };
+    let running = match Running::start(Source { origin, config }, reports, orders, handover, turn) {
         Ok(running) => running,
         Err(e) => {
             if let Some(predecessor) = predecessor {
@@ -162,7 +171,7 @@ fn start(
 /// What is run.
 #[derive(Clone, Copy)]
 struct Source<'a> {
-    file: &'a Path,
+    origin: &'a Origin,
     /// What it says.
     config: &'a Config,
 }
@@ -172,7 +181,9 @@ struct Running {
     /// For as long as it takes orders. First, as the supervisor removes the folder if nothing else is in it.
     presence: Option<Presence>,
     program: PathBuf,
-    file: PathBuf,
+    origin: Origin,
+    /// What follows the files of a folder that is developed in.
+    development: Option<dev::Session>,
     followed: Followed,
     services: Vec<ServiceTarget>,
     supervisor: Supervisor,
@@ -192,7 +203,8 @@ impl Running {
         handover: Handover,
         turn: Option<Box<dyn FnOnce() + Send>>,
     ) -> anyhow::Result<Self> {
-        let Source { file, config } = source;
+        let Source { origin, config } = source;
+        let file = origin.file();
         // Now: when it has been replaced, the system no longer says where it was.
         let program = std::env::current_exe().context("the path of this program is not known")?;
         let workers = settings::workers(config);
@@ -204,7 +216,7 @@ impl Running {
         let tls = LiveTls::start(settings::tls(config), &tickets)?;
         // Their services may go on until the last request of the process before has ended.
         guardians.into_iter().for_each(|guardian| supervisor.control().guardians().add(guardian));
-        let options = settings::gateway(config, workers, services.clone(), listeners, Arc::clone(&tls.context));
+        let options = settings::gateway(file, config, workers, services.clone(), listeners, Arc::clone(&tls.context));
         let gateway = match Gateway::start(options, events) {
             Ok(gateway) => gateway,
             Err(e) => {
@@ -219,7 +231,7 @@ impl Running {
         let is_heir = turn.is_some();
         let sockets = Sockets { admin, metrics, turn };
         let operated = Operated { file, config, runtime_dir: &runtime_dir, gateway: &gateway, supervisor: &supervisor };
-        let admin = match operate::start(operated, &reports, orders, sockets) {
+        let admin = match operate::start(operated, &reports, orders.clone(), sockets) {
             Ok(admin) => admin,
             Err(e) => {
                 gateway.drain();
@@ -231,12 +243,17 @@ impl Running {
         upgrade::warm(&services, &supervisor.control(), &warm);
         let replaces = is_heir.then(rustix::process::getppid).flatten();
         let presence = present(source, &runtime_dir, replaces);
-        announce(config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
+        let parts = dev::Parts { orders, control: supervisor.control(), services: &services };
+        let development = dev::Session::of(origin.project(), config, parts, &reports)?;
+        if development.is_none() {
+            announce(config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
+        }
         let Reports { shown, stderr, .. } = reports;
-        let (file, followed) = (file.to_owned(), Followed::new(config, shown));
+        let followed = Followed::new(config, shown);
         Ok(Self {
             program,
-            file,
+            origin: origin.clone(),
+            development,
             followed,
             services,
             supervisor,
@@ -369,6 +386,7 @@ impl Running {
     }
 
     fn told_to_stop(mut self, name: &str, signals: Signals) {
+        self.development = None; // the terminal is as it was
         self.stderr.say(&format!("pilotlight: {name}, stopping; once more stops at once"));
         notify::tell(Note::Stopping);
         self.presence = None;
@@ -391,7 +409,7 @@ impl Running {
     fn reload(&mut self, emptying: Emptying) -> Result<Value, NotDone> {
         notify::tell(Note::Reloading);
         let live = Live {
-            file: &self.file,
+            origin: &self.origin,
             followed: &mut self.followed,
             services: &mut self.services,
             gateway: &mut self.gateway,
@@ -399,6 +417,9 @@ impl Running {
             tls: &mut self.tls,
         };
         let done = reload::reload(live, emptying);
+        if let Some(development) = &self.development {
+            development.follow(&self.services);
+        }
         memory::give_back_later();
         notify::tell(Note::Ready);
         match &done {
@@ -439,20 +460,21 @@ fn supervise(
         runtime_dir: runtime_dir.to_owned(),
         log,
     };
-    service_log::print_lines(lines, reports.logs.clone(), reports.stderr.clone())
+    service_log::print_lines(lines, reports.logs.clone(), reports.stderr.clone(), reports.layout.clone())
         .context("the thread that prints services' output cannot be started")?;
     Ok(pilotlight_supervisor::start(options, settings::specs(config).cloned())?)
 }
 
 /// Lets commands find this gateway by its file. Without that it does its work all the same.
 fn present(
-    Source { file, config }: Source<'_>,
+    Source { origin, config }: Source<'_>,
     runtime_dir: &Path,
     replaces: Option<rustix::process::Pid>,
 ) -> Option<Presence> {
     let socket = config.operate.admin.as_ref().map(|socket| operate::socket_path(socket, runtime_dir));
     let replaces = replaces.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
-    let record = Record::new(file, socket, replaces).and_then(|record| Presence::announce(runtime_dir, &record));
+    let record =
+        Record::new(origin.file(), socket, replaces).and_then(|record| Presence::announce(runtime_dir, &record));
     record
         .inspect_err(|e| {
             tracing::warn!(

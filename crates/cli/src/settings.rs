@@ -1,11 +1,13 @@
 //! From the configuration file's words to the settings of the supervisor and the gateway.
 
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
     GatewayOptions, Inherited, IoUring, IssuerOptions, ListenAddr, LocalAuthority, RedisTier, ServiceTarget, Serving,
-    StorageSettings,
+    Settings, StorageSettings, TraceOptions,
 };
 use pilotlight_supervisor::{Service, ServiceSpec};
 use pilotlight_tls::{Protocol, TlsContext, TlsSettings};
@@ -65,12 +67,22 @@ pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving 
         services,
         routes: config.routes.clone(),
         errors: config.errors.clone(),
-        settings: config.settings.clone(),
+        settings: Settings { traces: traces(config), ..config.settings.clone() },
+        schedules: config.schedules.iter().map(|schedule| Arc::clone(&schedule.spec)).collect(),
     }
 }
 
-/// The gateway's settings.
+/// Traces, if they are wanted. Reads the environment, and the file of fields for the collector.
+fn traces(config: &Config) -> Option<Arc<TraceOptions>> {
+    let words = &config.traces.as_ref()?.words;
+    let variable = |name: &str| std::env::var(name).ok();
+    let complain = |text: String| tracing::warn!("{text}");
+    Some(crate::traces::resolve(words, &config.settings.trust_forwarded, variable, complain))
+}
+
+/// The gateway's settings; `file` is that of the configuration.
 pub(crate) fn gateway(
+    file: &Path,
     config: &Config,
     workers: usize,
     services: Vec<ServiceTarget>,
@@ -89,7 +101,21 @@ pub(crate) fn gateway(
         issuers: issuers(config),
         access_log: config.operate.access_log.clone(),
         freed: Some(memory::give_back_later),
+        schedules_file: schedules_file(file),
     }
+}
+
+/// Where it is kept up to when schedules of this configuration file were dealt with: in the user's data, as a service
+/// manager gives a program of its own no better place that outlives it.
+fn schedules_file(config: &Path) -> Option<PathBuf> {
+    let data = pilotlight_authority::data_folder(|name| std::env::var_os(name)).ok()?;
+    let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
+    // FNV-1a: the same name for the same file, in every version of this program.
+    let hash =
+        config.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    Some(data.join("schedules").join(format!("{hash:016x}.json")))
 }
 
 /// Where certificates by ACME are kept in the user's data.

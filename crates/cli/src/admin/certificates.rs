@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::client::{Client, Failure};
+use super::columns::{Style, left, right, rows};
 use super::report::{Report, json_text, report_change};
-use super::table::{self, Style, left, right, rows};
+use super::table;
 use crate::config::commands::Outcome;
 
 const DAY: i64 = 24 * 3600;

@@ -152,6 +152,15 @@ impl Client {
         Ok(body)
     }
 
+    /// A connection to the socket.
+    pub(super) fn connect(&self) -> io::Result<UnixStream> {
+        let stream = UnixStream::connect(&self.socket)?;
+        if self.served_by == ServedBy::ThisUser {
+            check_listener(&stream)?;
+        }
+        Ok(stream)
+    }
+
     pub(super) fn broken(&self, cause: io::Error) -> Failure {
         Failure::Broken { socket: self.socket.clone(), cause }
     }
@@ -166,10 +175,7 @@ impl Client {
     /// The body of a successful answer.
     fn send(&self, Request { method, target, body }: Request<'_>, timeout: Duration) -> Result<Body, Failure> {
         let failed = |cause| self.broken(cause);
-        let mut stream = UnixStream::connect(&self.socket).map_err(failed)?;
-        if self.served_by == ServedBy::ThisUser {
-            check_listener(&stream).map_err(failed)?;
-        }
+        let mut stream = self.connect().map_err(failed)?;
         stream.set_read_timeout(Some(timeout)).map_err(failed)?;
         stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
         let body = body.map(Value::to_string).unwrap_or_default();

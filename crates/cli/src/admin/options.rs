@@ -42,6 +42,24 @@ pub enum Watch {
     On,
 }
 
+/// How wide a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// As the terminal is: columns that matter less are left out.
+    Terminal,
+    /// All columns, whole.
+    Wide,
+}
+
+/// How `status` looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// Whether it goes on.
+    pub(super) watch: Watch,
+    /// What it shows.
+    pub(super) extent: Extent,
+}
+
 /// What a service is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

@@ -1,89 +1,15 @@
 //! What the gateway answered, as text for people. Colours on a terminal only; nothing that a service said can drive it.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 
 use serde_json::Value;
 
+use super::columns::{Cell, Column, Style, Width, fitting, folded, left, right, rows};
 use super::options::{Action, Escapes};
 use super::stop;
 
-/// Whether there are colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
-    Plain,
-    Coloured,
-}
-
-impl Style {
-    pub(super) fn of_stdout() -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        if std::io::stdout().is_terminal() && !plain { Self::Coloured } else { Self::Plain }
-    }
-
-    fn paint(self, colour: &str, text: &str) -> String {
-        match self {
-            Self::Plain => text.to_owned(),
-            Self::Coloured => format!("\x1b[{colour}m{text}\x1b[0m"),
-        }
-    }
-}
-
-/// One cell: its text, and the colour it has.
-pub(super) struct Cell {
-    text: String,
-    colour: Option<&'static str>,
-    align: Align,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
-    Left,
-    Right,
-}
-
-pub(super) fn left(text: impl Into<String>) -> Cell {
-    Cell { text: text.into(), colour: None, align: Align::Left }
-}
-
-pub(super) fn right(text: impl Into<String>) -> Cell {
-    Cell { text: text.into(), colour: None, align: Align::Right }
-}
-
-/// Aligned columns, two spaces apart.
-pub(super) fn rows(heads: &[&str], rows: &[Vec<Cell>], style: Style) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.text.chars().count());
-        cells.chain([heads[column].len()]).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    let mut text = String::new();
-    let mut line = |cells: &mut dyn Iterator<Item = (String, usize, Align, Option<&str>)>| {
-        let mut whole = String::new();
-        for (column, (cell, length, align, colour)) in cells.enumerate() {
-            let pad = " ".repeat(widths[column].saturating_sub(length));
-            let cell = colour.map_or(cell.clone(), |colour| style.paint(colour, &cell));
-            let gap = if column > 0 { "  " } else { "" };
-            whole.push_str(&if align == Align::Left {
-                format!("{gap}{cell}{pad}")
-            } else {
-                format!("{gap}{pad}{cell}")
-            });
-        }
-        text.push_str(whole.trim_end());
-        text.push('\n');
-    };
-    let align = |column: usize| rows.first().and_then(|row| row.get(column)).map_or(Align::Left, |cell| cell.align);
-    line(&mut heads.iter().enumerate().map(|(at, head)| ((*head).to_owned(), head.len(), align(at), Some("1"))));
-    for row in rows {
-        line(&mut row.iter().map(|cell| (cell.text.clone(), cell.text.chars().count(), cell.align, cell.colour)));
-    }
-    text
-}
-
 /// The table of all services.
-pub(super) fn gateway(answer: &Value, style: Style) -> String {
+pub(super) fn gateway(answer: &Value, style: Style, width: Width) -> String {
     let gateway = &answer["gateway"];
     let mut text = format!(
         "pilotlight {}  pid {}  up {}  {}  {}  {}\n",
@@ -108,25 +34,32 @@ pub(super) fn gateway(answer: &Value, style: Style) -> String {
     if answer["cache"]["redis"].is_object() {
         text.push_str(&redis(&answer["cache"]["redis"], &answer["cache"]["coherence"]));
     }
+    let seconds = answer["services"].as_array().into_iter().flatten().find_map(|one| one["recent"]["seconds"].as_f64());
+    if seconds.is_some() {
+        let _ = writeln!(text, "p50 and p99 of the last {}, cold starts apart", time(seconds));
+    }
+    let mut text = folded(&text, width, 2);
     text.push('\n');
-    const HEADS: [&str; 12] = [
-        "SERVICE",
-        "STATE",
-        "INSTANCES",
-        "PID",
-        "UPTIME",
-        "REQUESTS",
-        "IN FLIGHT",
-        "QUEUE",
-        "P50",
-        "P99",
-        "MEMORY",
-        "CACHE HITS",
-    ];
     let services: Vec<Vec<Cell>> = answer["services"].as_array().into_iter().flatten().map(row).collect();
-    text.push_str(&rows(&HEADS, &services, style));
+    text.push_str(&fitting(&COLUMNS, services, style, width));
     text
 }
+
+/// Of the table of services.
+const COLUMNS: [Column; 12] = [
+    Column::kept("SERVICE", "SERVICE"),
+    Column::kept("STATE", "STATE"),
+    Column::dropped("INSTANCES", "INST", 4),
+    Column::dropped("PID", "PID", 1),
+    Column::dropped("UPTIME", "UPTIME", 2),
+    Column::dropped("REQUESTS", "REQS", 8),
+    Column::dropped("IN FLIGHT", "BUSY", 6),
+    Column::dropped("QUEUE", "QUEUE", 5),
+    Column::dropped("P50", "P50", 9),
+    Column::dropped("P99", "P99", 10),
+    Column::dropped("MEMORY", "MEMORY", 7),
+    Column::dropped("CACHE HITS", "HITS", 3),
+];
 
 /// How many keys a source has given to verify tokens by, and why it gives no others.
 fn keys(source: &Value) -> String {
@@ -217,11 +150,16 @@ fn row(service: &Value) -> Vec<Cell> {
         right(service["requests"].to_string()),
         right(service["in_flight"].to_string()),
         right(service["queue"]["length"].as_u64().map_or("-".to_owned(), |length| length.to_string())),
-        right(milliseconds(&service["latency"]["p50_ms"])),
-        right(milliseconds(&service["latency"]["p99_ms"])),
+        right(milliseconds(&recent(service)["p50_ms"])),
+        right(milliseconds(&recent(service)["p99_ms"])),
         right(size(service["memory_bytes"].as_u64().filter(|_| !instances.is_empty()))),
         right(service["cache_hits"].to_string()),
     ]
+}
+
+/// Times of the last minutes; of a gateway that does not know them, since its start.
+fn recent(service: &Value) -> &Value {
+    if service["recent"].is_object() { &service["recent"] } else { &service["latency"] }
 }
 
 fn state(service: &Value) -> Cell {
@@ -236,11 +174,11 @@ fn state(service: &Value) -> Cell {
         "stopped" if failing => ("failing".to_owned(), "31"),
         _ => (state, "2"),
     };
-    Cell { colour: Some(colour), ..left(text) }
+    left(text).coloured(colour)
 }
 
 /// One service.
-pub(super) fn service(answer: &Value, style: Style) -> String {
+pub(super) fn service(answer: &Value, style: Style, width: Width) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<12}{value}");
@@ -250,21 +188,29 @@ pub(super) fn service(answer: &Value, style: Style) -> String {
         format!("{} ({}, {})", string(&answer["name"]), string(&answer["kind"]), string(&answer["transport"])),
     );
     let cell = state(answer);
-    fact("state", style.paint(cell.colour.unwrap_or("0"), &cell.text));
+    fact("state", cell.painted(style));
     fact("routes", list(&answer["routes"]));
     let answers = answer["answers"].as_object().into_iter().flatten();
     let answers: Vec<String> = answers.map(|(class, count)| format!("{count} × {class}")).collect();
     fact("requests", format!("{}, {} in flight", answer["requests"], answer["in_flight"]));
     fact("answers", if answers.is_empty() { "-".to_owned() } else { answers.join(", ") });
     fact("cache hits", answer["cache_hits"].to_string());
+    if answer["recent"].is_object() {
+        fact("times", last_minutes(&answer["recent"]));
+    }
     if let Some(starts) = answer["starts"].as_u64() {
         fact("starts", starts.to_string());
         scaling(answer, &mut fact);
+    }
+    if answer["releases"].is_object() {
+        let current = answer["releases"]["current"].as_str().unwrap_or("none yet; `pilotlight deploy` makes one");
+        fact("release", printable(current));
     }
     if answer["last_error"].is_object() {
         fact("last error", printable(answer["last_error"]["reason"].as_str().unwrap_or_default()));
         last_words(&answer["last_error"]).for_each(|line| fact("", line));
     }
+    let mut text = folded(&text, width, 12);
     let instances: Vec<Vec<Cell>> = answer["instances"].as_array().into_iter().flatten().map(instance).collect();
     if !instances.is_empty() {
         let heads = ["INSTANCE", "STATE", "PID", "UPTIME", "IN FLIGHT", "REQUESTS", "MEMORY"];
@@ -277,12 +223,26 @@ pub(super) fn service(answer: &Value, style: Style) -> String {
     // JSON objects have no order; the layers have.
     let mut times: Vec<Vec<Cell>> = layers.chain(phases).collect();
     if !times.is_empty() {
-        times.sort_by_key(|row| LAYERS.iter().position(|name| *name == row[0].text));
+        times.sort_by_key(|row| LAYERS.iter().position(|name| *name == row[0].text()));
         times.push(total);
         let heads = ["LAYER", "COUNT", "P50", "P90", "P99", "SUM"];
         let _ = write!(text, "\n{}", rows(&heads, &times, style));
     }
     text
+}
+
+/// How long requests took of late.
+fn last_minutes(recent: &Value) -> String {
+    let of = |times: &Value, one: &str| {
+        let (p50, p99) = (milliseconds(&times["p50_ms"]), milliseconds(&times["p99_ms"]));
+        match times["count"].as_u64() {
+            Some(0) | None => None,
+            Some(_) => Some(format!("{}, p50 {p50}, p99 {p99}", counted(&times["count"], one))),
+        }
+    };
+    let both: Vec<String> = [of(recent, "request"), of(&recent["cold"], "cold start")].into_iter().flatten().collect();
+    let said = if both.is_empty() { "no requests".to_owned() } else { both.join("; ") };
+    format!("of the last {}: {said}", time(recent["seconds"].as_f64()))
 }
 
 /// Instances, queue and circuit of a service that Pilotlight starts.
@@ -469,7 +429,7 @@ mod tests {
     fn a_table_is_aligned_and_plain() {
         let service = |name: &str, state: &str, instances: Value| {
             json!({ "name": name, "kind": "managed", "state": state, "instances": instances, "requests": 12, "in_flight": 1,
-                    "latency": { "p50_ms": 0.4, "p99_ms": 12.34 }, "memory_bytes": 2_621_440, "cache_hits": 7, "failures": 0,
+                    "latency": { "p50_ms": 9.9, "p99_ms": 99.9 }, "recent": { "seconds": 330.0, "p50_ms": 0.4, "p99_ms": 12.34 }, "memory_bytes": 2_621_440, "cache_hits": 7, "failures": 0,
                     "queue": { "length": 3 }, "circuit": { "state": "closed" } })
         };
         let instance =
@@ -482,13 +442,33 @@ mod tests {
             "services": [service("a", "ready", running), service("longer", "stopped", json!([]))],
         });
         assert_eq!(
-            gateway(&answer, Style::Plain),
-            "pilotlight 1  pid 1  up 1d1h  http://a  2 connections  9B\n\n\
+            gateway(&answer, Style::Plain, Width::Any),
+            "pilotlight 1  pid 1  up 1d1h  http://a  2 connections  9B\n\
+             p50 and p99 of the last 5m30s, cold starts apart\n\n\
              SERVICE  STATE       INSTANCES      PID  UPTIME  REQUESTS  IN FLIGHT  QUEUE    P50     P99  MEMORY  CACHE HITS\n\
              a        ready    2 (1 ending)  4711 +2   1m16s        12          1      3  400µs  12.3ms  2.5MiB           7\n\
              longer   stopped             0        -       -        12          1      3  400µs  12.3ms       -           7\n"
         );
-        assert!(gateway(&answer, Style::Coloured).contains("\x1b[32mready\x1b[0m"));
+        assert!(gateway(&answer, Style::Coloured, Width::Any).contains("\x1b[32mready\x1b[0m"));
+        let narrow = gateway(&answer, Style::Plain, Width::Columns(80));
+        assert!(narrow.contains("p50 and p99 of the last 5m30s, cold starts apart\n\n"), "{narrow}");
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+        assert!(narrow.contains("SERVICE  STATE "), "{narrow}");
+        assert!(narrow.contains("  400µs  12.3ms  2.5MiB"), "{narrow}");
+    }
+
+    #[test]
+    fn times_of_late() {
+        let times = |count: u64| json!({ "count": count, "p50_ms": 1.5, "p99_ms": 20.0 });
+        let check = |warm: u64, cold: u64, expected: &str| {
+            let mut recent = times(warm);
+            recent["seconds"] = 61.into();
+            recent["cold"] = times(cold);
+            assert_eq!(last_minutes(&recent), expected);
+        };
+        check(0, 0, "of the last 1m1s: no requests");
+        check(3, 0, "of the last 1m1s: 3 requests, p50 1.5ms, p99 20.0ms");
+        check(0, 1, "of the last 1m1s: 1 cold start, p50 1.5ms, p99 20.0ms");
     }
 
     #[test]

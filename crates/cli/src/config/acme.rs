@@ -116,7 +116,7 @@ fn authority(
     Some(AuthoritySettings { directory: directory.to_owned(), root, external_account })
 }
 
-/// Names that no route names: who says which of them may have a certificate, and how many.
+/// Names that no route names: the server that decides which of them may have a certificate, and how many.
 fn on_demand(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Option<OnDemand> {
     let part = section.part("on_demand", Part::TlsAcmeOnDemand, "in `on_demand` of `acme`", found)?;
     let mut limit = OrderRate::default();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn on_demand_needs_somebody_who_is_asked() {
+    fn on_demand_needs_ask() {
         let read = |on_demand: &str| settings(BOTH, &format!("{{ on_demand = {on_demand} }}"), "").on_demand.unwrap();
         let least = read("{ ask = \"http://127.0.0.1:9/x?y=1\" }");
         let ten = OrderRate { count: 10.try_into().unwrap(), per: Duration::from_secs(60) };

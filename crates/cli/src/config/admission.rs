@@ -1,4 +1,4 @@
-//! `allow`, `deny` and `limit` of a route: who is let in, and how often.
+//! `allow`, `deny` and `limit` of a route: access and limits.
 
 use std::io::ErrorKind;
 use std::num::NonZeroU32;
@@ -78,7 +78,7 @@ fn allow(section: &Section<'_>, folder: &Path, needs: &mut Needs, found: &mut Ve
         && let Some((name, _)) = jwt.claims.iter().find(|(name, _)| forward.fields.contains(name))
     {
         let message = format!("`claims` of `jwt` and `fields` of `forward` both fill {}", shown(name.as_str()));
-        let help = "who decides is told what `jwt` fills: take the name away from one of the two";
+        let help = "take the name away from one of the two";
         found.push(Diagnostic::error(Code::Conflict, at.key_at, message).help(help));
     }
     let has_realm = section.mentions("basic") || section.mentions("jwt");
@@ -96,14 +96,14 @@ fn asks_credentials(section: &Section<'_>) -> bool {
     ["basic", "jwt", "forward"].iter().any(|name| section.mentions(name))
 }
 
-/// Who else decides.
+/// The auth server.
 fn forward(
     section: &Section<'_>,
     folder: &Path,
     needs: &mut Needs,
     found: &mut Vec<Diagnostic>,
 ) -> Option<ForwardSpec> {
-    let to = whom_to_ask(section, folder, needs, found);
+    let to = auth_server(section, folder, needs, found);
     let names = section.field("fields");
     let fields = caching::words(names.as_ref(), found, |word, _| readers::passed_field(word));
     let mut timeout = ForwardSpec::DEFAULT_TIMEOUT;
@@ -129,11 +129,11 @@ fn forward(
     Some(ForwardSpec { at, authority, target, fields, cache, timeout })
 }
 
-/// Who decides, `Host` and target of what he is asked.
+/// The auth server, with `Host` and target of the question.
 type Asked = (ForwardAddr, Option<String>, String);
 
 /// A server by its URL, or a service of this file.
-fn whom_to_ask(section: &Section<'_>, folder: &Path, needs: &mut Needs, found: &mut Vec<Diagnostic>) -> Option<Asked> {
+fn auth_server(section: &Section<'_>, folder: &Path, needs: &mut Needs, found: &mut Vec<Diagnostic>) -> Option<Asked> {
     let (url, service) = (section.field("url"), section.field("service"));
     if let (Some(url), Some(other)) = (&url, service.as_ref().or(section.field("path").as_ref())) {
         let name = other.key.name;
@@ -163,7 +163,7 @@ fn whom_to_ask(section: &Section<'_>, folder: &Path, needs: &mut Needs, found: &
         }
         return None;
     };
-    noted(text(&field, |text| who_decides(text, folder)), found)
+    noted(text(&field, |text| auth_server_url(text, folder)), found)
 }
 
 /// A path with a query, as it is sent.
@@ -179,7 +179,7 @@ fn a_target(text: &str) -> Result<&str, Rejected> {
 }
 
 /// `http://HOST:PORT/PATH`, the same with `https`, or `unix:SOCKET`, which is asked for `/`.
-fn who_decides(text: &str, folder: &Path) -> Result<Asked, Rejected> {
+fn auth_server_url(text: &str, folder: &Path) -> Result<Asked, Rejected> {
     if text.starts_with("https://") {
         let url = jwt::url(text, "https://auth.example.org/verify")?;
         let authority = url.authority().map(ToString::to_string).unwrap_or_default();
@@ -206,7 +206,7 @@ fn who_decides(text: &str, folder: &Path) -> Result<Asked, Rejected> {
         }
         (_, ServerProtocol::H2c) => Err(Rejected::help(
             format!("{} is for HTTP/2", shown(text)),
-            "who decides is asked by HTTP/1.1: write \"http://127.0.0.1:9000/auth\"",
+            "the auth server is asked over HTTP/1.1: write \"http://127.0.0.1:9000/auth\"",
         )),
     }
 }

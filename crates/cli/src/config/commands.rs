@@ -12,6 +12,9 @@ use super::report::Report;
 /// The file that `init` writes.
 pub const STARTER: &str = include_str!("../starter.toml");
 
+/// The JSON Schema of the file, for editors; a test makes it anew from what `check` goes by.
+pub const JSON_SCHEMA: &str = include_str!("pilotlight.schema.json");
+
 /// How a command ended; its value is the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -77,6 +80,16 @@ pub fn check(file: &Path, format: Format, out: &mut dyn Write, err: &mut dyn Wri
     }
     out.flush()?;
     Ok(outcome)
+}
+
+/// `pilotlight schema`: prints the JSON Schema.
+///
+/// # Errors
+/// Only if `out` cannot be written to.
+pub fn schema(out: &mut dyn Write) -> io::Result<Outcome> {
+    out.write_all(JSON_SCHEMA.as_bytes())?;
+    out.flush()?;
+    Ok(Outcome::Done)
 }
 
 /// `pilotlight init`: writes the starter file and says what to do next.

@@ -20,8 +20,11 @@ use super::isolation;
 use super::listeners::{self, Ports};
 use super::model::{Config, ServiceSpans, joined};
 use super::operate;
+use super::releases;
+use super::schedules;
 use super::shown::shown;
 use super::tls;
+use super::traces;
 use super::value::nearest;
 
 /// Checks a configuration against this machine.
@@ -34,7 +37,9 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     error_pages::check(config, &mut found);
     admission::check(&config.admission_files, &mut found);
     tls::check(config, &mut found);
+    traces::check(config, &mut found);
     acme::check(config, &mut found);
+    schedules::check(config, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {
         if let Some(spec) = service.spec() {
@@ -68,6 +73,13 @@ impl<'a> Managed<'a> {
 }
 
 fn check_managed(managed: Managed<'_>, path: Option<&OsString>, found: &mut Vec<Diagnostic>) {
+    if let (Some(folder), Some(at)) = (&managed.spec.releases, &managed.at.releases) {
+        found.extend(releases::check(folder, at, &managed.spec.name));
+        // What is in a release is tried when it is deployed.
+        if managed.program().starts_with(managed.dir()) {
+            return;
+        }
+    }
     let missing =
         |at: &Span, message: String, help: String| Diagnostic::error(Code::Missing, at.clone(), message).help(help);
     // Without `dir` it is the folder of the file, which is there; relative programs and scripts hang on it.
@@ -213,7 +225,7 @@ fn missing_script(managed: Managed<'_>) -> Option<Diagnostic> {
     let (script, at) = words.find(|(word, _)| !word.starts_with('-') || matches!(*word, "-m" | "-c" | "-e"))?;
     let script_path = Path::new(script);
     let is_script = script_path.extension().and_then(|end| end.to_str()).is_some_and(|end| SCRIPTS.contains(&end));
-    if !is_script || script.starts_with('-') {
+    if !is_script || script.starts_with('-') || managed.spec.releases.is_some() {
         return None;
     }
     let file = joined(managed.dir(), script);

@@ -90,7 +90,8 @@ fn keys(
         && !is_https
         && !url.host().is_some_and(is_this_machine)
     {
-        let message = format!("who can change what comes from {} can make tokens that let him in", shown(text));
+        let message =
+            format!("an attacker who can change what comes from {} can make tokens that are accepted", shown(text));
         found.push(Diagnostic::warning(Code::Unsafe, field.at, message).help("write https://"));
     }
     Some(KeySource { at, ca, refresh })
@@ -156,7 +157,7 @@ fn algorithm(word: &str) -> Result<TokenAlgorithm, Rejected> {
     Err(match word {
         "none" => Rejected::help("`none` is no signature".to_owned(), help),
         "HS256" | "HS384" | "HS512" => {
-            let reason = format!("{word} takes a shared secret: who can verify its tokens can make them");
+            let reason = format!("{word} takes a shared secret: everyone who can verify its tokens can make them");
             Rejected::help(reason, help)
         }
         _ => {

@@ -64,6 +64,14 @@ pub fn load(file: &Path, ports: Ports) -> Result<Loaded, Report> {
     finish(read_in_place(&text, file, |config| environment::check(config, ports)))
 }
 
+/// Reads a text as [`load`] reads that of a file of this name, which need not be there.
+///
+/// # Errors
+/// The report of everything that is wrong, if anything is an error.
+pub fn load_text(text: &str, file: &Path, ports: Ports) -> Result<Loaded, Report> {
+    finish(read_in_place(text, file, |config| environment::check(config, ports)))
+}
+
 /// Reads a text that [`load`] has read from this file before.
 ///
 /// # Errors

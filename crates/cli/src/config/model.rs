@@ -3,10 +3,13 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use http::Uri;
 use pilotlight_gateway::{
-    AccessLogOptions, AcmeSettings, CacheSettings, ErrorPages, External, ListenAddr, RedisConfig, RedisOptions,
-    RouteSpec, RouteTo, Settings,
+    AccessLogOptions, AcmeSettings, CacheSettings, ErrorPages, External, ListenAddr, Ratio, RecordedQuery, RedisConfig,
+    RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
 };
 use pilotlight_supervisor::ServiceSpec;
 use pilotlight_tls::TlsSettings;
@@ -34,11 +37,15 @@ pub struct Config {
     pub cache_redis: Option<CacheRedis>,
     /// What the operator sees.
     pub operate: Operate,
+    /// Traces, if they are wanted.
+    pub traces: Option<Traces>,
     /// The services, in the order of the file.
     pub services: Vec<Service>,
     /// The routes, in the order of the file, which has no meaning for precedence; no two have the same host, path and
     /// `exact`. Their services are indexes of `services`.
     pub routes: Vec<RouteSpec>,
+    /// Requests that services get at certain times, in the order of the file; no two have the same name.
+    pub schedules: Vec<Schedule>,
     /// The folders of routes to files, and where they stand in the file.
     pub(crate) file_roots: Vec<(PathBuf, Span)>,
     /// The files of routes that ask for credentials, likewise.
@@ -96,7 +103,7 @@ impl Config {
 
     /// All of it but services and routes.
     pub(crate) fn without_services(&self) -> Self {
-        let Self { listen, workers, io_uring, settings, tls, acme, cache, cache_redis, operate, .. } = self;
+        let Self { listen, workers, io_uring, settings, tls, acme, cache, cache_redis, operate, traces, .. } = self;
         Self {
             listen: listen.clone(),
             workers: *workers,
@@ -107,8 +114,10 @@ impl Config {
             cache: cache.clone(),
             cache_redis: cache_redis.clone(),
             operate: operate.clone(),
+            traces: traces.clone(),
             services: Vec::new(),
             routes: Vec::new(),
+            schedules: Vec::new(),
             file_roots: Vec::new(),
             errors: ErrorPages::default(),
             error_pages: Vec::new(),
@@ -125,6 +134,29 @@ pub struct Listener {
     /// The name below `localhost` that stands in it.
     pub local_host: Option<String>,
     pub(super) at: Span,
+}
+
+impl Listener {
+    /// One with TLS on the loopback interface, for a name below `localhost`, that stands in no file.
+    pub(crate) fn development(host: String, address: SocketAddr) -> Self {
+        Self { address: ListenAddr::Tls(address), local_host: Some(host), at: 0..0 }
+    }
+}
+
+impl Service {
+    /// A server that is already running, and stands in no file.
+    pub(crate) fn running(external: External) -> Self {
+        Self { kind: ServiceKind::External(external), at: ServiceSpans::default() }
+    }
+}
+
+/// A request that a service gets at certain times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// What it is.
+    pub spec: Arc<ScheduleSpec>,
+    /// Where its time zone stands in the file.
+    pub(super) timezone_at: Option<Span>,
 }
 
 /// Certificates by ACME.
@@ -187,6 +219,42 @@ pub struct Operate {
     /// A line for each request.
     pub access_log: Option<AccessLogOptions>,
     pub(super) at: OperateSpans,
+}
+
+/// `[traces]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traces {
+    /// What the file says.
+    pub words: TracesWords,
+    pub(super) at: TracesSpans,
+}
+
+/// What the file says of traces; `None` is left to the environment, or to a default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TracesWords {
+    /// The collector.
+    pub endpoint: Option<Uri>,
+    /// The part of requests without a parent that is sampled.
+    pub sample: Option<Ratio>,
+    /// Whose `traceparent` is followed; `None`: those of `trust_forwarded`.
+    pub trust_parent: Option<TrustForwarded>,
+    /// `service.name`.
+    pub service_name: Option<String>,
+    /// Whether spans have the query.
+    pub query: RecordedQuery,
+    /// Fields for the collector, which may be keys.
+    pub headers_file: Option<PathBuf>,
+    /// The authorities by which the collector is checked.
+    pub ca: Option<PathBuf>,
+    /// How long a request to the collector may take.
+    pub timeout: Option<Duration>,
+}
+
+/// Where the parts of [`Traces`] stand in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TracesSpans {
+    pub(super) headers_file: Span,
+    pub(super) ca: Span,
 }
 
 /// The socket of the admin interface.
@@ -291,6 +359,7 @@ pub(super) struct ServiceSpans {
     /// One for each word behind the program.
     pub(super) args: Vec<Span>,
     pub(super) dir: Span,
+    pub(super) releases: Option<Span>,
     pub(super) max_request_time: Option<Span>,
     pub(super) isolation: IsolationSpans,
 }

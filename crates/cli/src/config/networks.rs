@@ -1,6 +1,6 @@
 //! Lists of networks, as `10.0.0.0/8` and `2001:db8::/32`.
 
-use pilotlight_gateway::{Network, Networks, NotANetwork};
+use pilotlight_gateway::{Network, Networks, NotANetwork, TrustForwarded};
 use toml::de::DeValue;
 
 use super::diagnostic::{Code, Diagnostic};
@@ -27,6 +27,17 @@ pub(super) fn read(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Networks {
         noted(word.parse().map_err(|why| field.rejected(rejected(&word, why))), found)
     };
     words.into_iter().filter_map(one).collect::<Vec<Network>>().into_iter().collect()
+}
+
+/// Nobody, everybody, or those in some networks.
+pub(super) fn trusted(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> TrustForwarded {
+    match field.value {
+        DeValue::Array(_) => TrustForwarded::Networks(read(field, found)),
+        _ => match noted(field.boolean(), found) {
+            Some(true) => TrustForwarded::Everybody,
+            Some(false) | None => TrustForwarded::Nobody,
+        },
+    }
 }
 
 fn rejected(word: &str, why: NotANetwork) -> Rejected {

@@ -138,7 +138,11 @@ fn access_log(
     }
     let mut max_size = None;
     section.set("max_size", or_none(a_size(&AccessLogOptions::MAX_SIZE)), &mut max_size, found);
-    let fields = fields.unwrap_or_else(|| AccessField::DEFAULT.to_vec());
+    let fields = fields.unwrap_or_else(|| {
+        let is_traced = root.field("traces").is_some_and(|field| !matches!(field.value, DeValue::Boolean(false)));
+        let trace_id = is_traced.then_some(AccessField::TraceId);
+        AccessField::DEFAULT.into_iter().chain(trace_id).collect()
+    });
     Some(AccessLogOptions { target, format: format.unwrap_or(AccessFormat::Json), fields, max_size })
 }
 

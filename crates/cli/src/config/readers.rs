@@ -9,6 +9,9 @@ use super::section::{Field, noted, type_name};
 use super::shown::shown;
 use super::value::{Rejected, nearest};
 
+/// Most bytes of a request's target, and of its host.
+const MAX_TARGET: usize = 1024;
+
 /// One of some words.
 pub(super) fn word<T: Copy>(field: &Field<'_>, words: &[(&str, T)], found: &mut Vec<Diagnostic>) -> Option<T> {
     let text = noted(field.string(), found)?;
@@ -35,6 +38,27 @@ pub(super) fn choice(field: &Field<'_>, choices: &[&'static str]) -> Result<&'st
         let wrong = Rejected { reason: format!("{} is not one of {}", shown(text), field.key.takes), help };
         field.rejected(wrong)
     })
+}
+
+/// Path and query of a request (RFC 9112 §3.2.1: origin form).
+pub(super) fn target(text: &str, field: &Field<'_>) -> Result<String, Diagnostic> {
+    let is_good = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    if is_good && text.len() <= MAX_TARGET {
+        return Ok(text.to_owned());
+    }
+    let wrong = format!("{} is not the path of a request: it begins with `/` and has no spaces", shown(text));
+    Err(field.rejected(Rejected::new(wrong)))
+}
+
+/// A host, maybe with a port.
+pub(super) fn host(field: &Field<'_>) -> Result<String, Diagnostic> {
+    let text = field.string()?;
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']');
+    if !text.is_empty() && text.len() <= MAX_TARGET && text.bytes().all(is_good) {
+        return Ok(text.to_owned());
+    }
+    let wrong = format!("{} is not a host, with or without a port", shown(text));
+    Err(field.rejected(Rejected::new(wrong)))
 }
 
 /// A path, which is not empty.

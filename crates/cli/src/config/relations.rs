@@ -70,8 +70,8 @@ pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<D
 pub(super) struct Declared<'a> {
     /// The names of all services, with the place of each.
     pub(super) services: &'a [(String, Span)],
-    /// Those that make pages for errors, and where they are named.
-    pub(super) pages: &'a [(String, Span)],
+    /// Those that make pages for errors or have schedules, and where they are named.
+    pub(super) named: &'a [(String, Span)],
     /// There may be further services under a misspelt heading.
     pub(super) services_elsewhere: bool,
     /// There is something about routes, perhaps misspelt or of a wrong type.
@@ -96,7 +96,7 @@ pub(super) fn routes(
     let is_empty = drafts.is_empty();
     let mut routes = Vec::with_capacity(drafts.len());
     let deciding = drafts.iter().flat_map(|draft| &draft.needs.services);
-    for (name, at) in declared.pages.iter().chain(deciding) {
+    for (name, at) in declared.named.iter().chain(deciding) {
         if names.contains(name.as_str()) {
             used.insert(name.clone());
         } else if !declared.services_elsewhere {

@@ -20,10 +20,12 @@ use super::operate;
 use super::relations;
 use super::route;
 use super::scaling;
+use super::schedules;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_size, a_time, noted, or_none};
 use super::service::{self, ForAll};
 use super::tls;
+use super::traces;
 use super::value::HumanSize;
 
 /// Reads the whole tree. What is wrong is noted and left out or replaced by its default, so that the rest can still be
@@ -35,6 +37,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     let services = service::read_all(root.field("services"), ForAll { folder, queue_max }, found);
     let mut pages = Pages { folder, files: Vec::new(), services: Vec::new() };
     let errors = pages.read(root.field("errors"), "in [errors]", found);
+    let (schedules, mut named) = schedules::read_all(root.field("schedules"), found);
     let drafts = route::read_all(root.field("routes"), &mut pages, found);
     let mut settings = Settings { limits, server_timing: operate::server_timing(&root, found), ..Settings::default() };
     let mut io_uring = true;
@@ -55,8 +58,10 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         cache,
         cache_redis,
         operate: operate::read(&root, folder, found),
+        traces: traces::read(&root, folder, found),
         services: services.complete,
         routes: Vec::new(),
+        schedules,
         file_roots: route::file_roots(&drafts),
         errors,
         error_pages: pages.files,
@@ -64,11 +69,12 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     };
     relations::listeners(&config, root.field("dev").map(|field| field.at), found);
     operate::relations(&config, found);
+    named.extend(pages.services);
     let declared = relations::Declared {
         services: &services.declared,
-        pages: &pages.services,
+        named: &named,
         services_elsewhere: root.meant("services"),
-        routes: root.mentions("routes"),
+        routes: root.mentions("routes") || root.mentions("schedules"),
         redis: has_redis(&root),
     };
     config.routes = relations::routes(drafts, &config, &declared, found);
@@ -116,14 +122,7 @@ fn listener(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Op
 
 /// Nobody, everybody, or proxies in some networks.
 fn trust_forwarded(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> TrustForwarded {
-    let Some(field) = root.field("trust_forwarded") else { return TrustForwarded::default() };
-    match field.value {
-        DeValue::Array(_) => TrustForwarded::Networks(networks::read(&field, found)),
-        _ => match noted(field.boolean(), found) {
-            Some(true) => TrustForwarded::Everybody,
-            Some(false) | None => TrustForwarded::Nobody,
-        },
-    }
+    root.field("trust_forwarded").map(|field| networks::trusted(&field, found)).unwrap_or_default()
 }
 
 fn workers(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> Workers {

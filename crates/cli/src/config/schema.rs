@@ -2,14 +2,20 @@
 //! `docs/configuration.md` is the same for people; a test holds the two together.
 
 mod admission;
+mod cache;
 mod key;
+mod operate;
+mod schedule;
 mod service;
 mod tls;
 
 pub use admission::{ROUTE_ALLOW, ROUTE_ALLOW_FORWARD, ROUTE_ALLOW_JWT, ROUTE_DENY, ROUTE_LIMIT};
+pub use cache::{CACHE, CACHE_REDIS};
 pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
-pub use service::{SERVICE, SERVICE_CGROUP, SERVICE_LIMITS, SERVICE_QUEUE};
+pub use operate::{ACCESS_LOG, ADMIN, METRICS, TRACES};
+pub use schedule::SCHEDULE;
+pub use service::{SERVICE, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LIMITS, SERVICE_QUEUE};
 pub use tls::{
     TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
 };
@@ -60,30 +66,23 @@ pub const ROOT: &[Key] = &[
     key("cache", "a section, or true or false", "[cache]", &[]),
     key("services", A_SECTION, "[services.NAME]", &["service", "processes", "upstreams", "apps"]),
     key("routes", "a list of sections", "[[routes]]", &["route", "locations", "rules"]),
+    key(
+        "schedules",
+        "a list of sections",
+        "[[schedules]]",
+        &["schedule", "cron", "crontab", "crons", "jobs", "timers", "tasks"],
+    ),
     key("server_timing", "\"never\", \"on-request\" or \"always\"", "\"on-request\"", &["timing", "server-timing"]),
     key("admin", "a section, or true or false", "[admin]", &["control", "api"]),
     key("metrics", "a section, or false", "[metrics]", &["prometheus"]),
     key("access_log", "a section, or false", "[access_log]", &["log", "logs", "accesslog"]),
+    key("traces", "a section, or true or false", "[traces]", &["tracing", "trace", "otel", "opentelemetry"]),
     key(
         "errors",
         A_SECTION,
         "{ \"5xx\" = \"error.html\" }",
         &["error_page", "error_pages", "handle_errors", "errorfile"],
     ),
-];
-
-/// The keys of `[admin]`.
-pub const ADMIN: &[Key] = &[key("socket", A_STRING, "\"admin.sock\"", &["path", "listen"])];
-
-/// The keys of `[metrics]`.
-pub const METRICS: &[Key] = &[key("listen", "an address", "\"127.0.0.1:9090\"", &["address", "port", "bind"])];
-
-/// The keys of `[access_log]`.
-pub const ACCESS_LOG: &[Key] = &[
-    key("path", A_STRING, "\"access.log\"", &["file", "output", "to"]),
-    key("format", "\"json\" or \"text\"", "\"json\"", &[]),
-    key("fields", "a list of strings", "[\"time\", \"status\"]", &["columns"]),
-    key("max_size", "a size with its unit or \"none\"", "\"100MiB\"", &["rotate", "size"]),
 ];
 
 /// The keys of `[limits]`.
@@ -112,40 +111,6 @@ pub const LIMITS: &[Key] = &[
         &["max_concurrent_streams", "concurrent_streams", "http2_max_concurrent_streams"],
     ),
     key("queue", "a number", "1024", &["max_queue", "backlog"]), // deprecated: the default of each service's `queue.max`
-];
-
-/// The keys of `[cache]`.
-pub const CACHE: &[Key] = &[
-    key("memory", A_SIZE, "\"64MiB\"", &["size", "max_size", "max_memory", "max_bytes"]),
-    key("max_object", A_SIZE, "\"1MiB\"", &["max_object_size", "object_size", "max_entry"]),
-    key("keep_tags", TRUE_OR_FALSE, "false", &["pass_tags", "expose_tags", "tags"]),
-    key("targets", "a list of strings", "[\"CDN-Cache-Control\"]", &["target_list", "targeted", "target"]),
-    key("max_heuristic", A_TIME_OR_NONE, "\"1d\"", &["heuristic", "heuristics", "heuristic_freshness"]),
-    key("stale_if_error", A_TIME_OR_NONE, "\"1h\"", &["use_stale", "proxy_cache_use_stale", "grace", "keep_stale"]),
-    key("language_order", "\"counts\" or \"ignored\"", "\"ignored\"", &["accept_language"]),
-    key("finish_abandoned", TRUE_OR_FALSE, "true", &["complete_abandoned", "ignore_client_abort", "background_fetch"]),
-    key(
-        "redis",
-        A_SECTION,
-        "{ url = \"redis+cluster://10.0.0.1,10.0.0.2\" }",
-        &["valkey", "shared", "l2", "second_tier"],
-    ),
-];
-
-/// The keys of `[cache.redis]`.
-pub const CACHE_REDIS: &[Key] = &[
-    key(
-        "url",
-        "a string",
-        "\"redis+cluster://10.0.0.1,10.0.0.2\"",
-        &["urls", "server", "servers", "address", "host", "nodes"],
-    ),
-    key("prefix", "a string", "\"pilotlight\"", &["namespace", "key_prefix"]),
-    key("budget", A_TIME, "\"5ms\"", &["timeout", "read_timeout", "max_wait"]),
-    key("lease", "a time with its unit, or \"none\"", "\"3s\"", &["lock", "lock_timeout", "collapse"]),
-    key("queue", "a number", "1024", &["max_queue", "write_queue"]),
-    key("queue_memory", A_SIZE, "\"16MiB\"", &["queue_size", "max_queue_bytes"]),
-    key("keep_stale", A_TIME, "\"60s\"", &["grace", "stale", "keep"]),
 ];
 
 /// The keys of `[[routes]]`.
@@ -314,6 +279,8 @@ pub enum Part {
     Service,
     /// `[services.NAME.queue]`.
     ServiceQueue,
+    /// `[services.NAME.health]`.
+    ServiceHealth,
     /// `[services.NAME.limits]`.
     ServiceLimits,
     /// `[services.NAME.cgroup]`.
@@ -354,17 +321,21 @@ pub enum Part {
     RouteDeny,
     /// `[routes.limit]`.
     RouteLimit,
+    /// `[[schedules]]`.
+    Schedule,
     /// `[admin]`.
     Admin,
     /// `[metrics]`.
     Metrics,
     /// `[access_log]`.
     AccessLog,
+    /// `[traces]`.
+    Traces,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 36] = [
+    pub const ALL: [Part; 39] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -378,6 +349,7 @@ impl Part {
         Part::CacheRedis,
         Part::Service,
         Part::ServiceQueue,
+        Part::ServiceHealth,
         Part::ServiceLimits,
         Part::ServiceCgroup,
         Part::Route,
@@ -398,9 +370,11 @@ impl Part {
         Part::RouteAllowForward,
         Part::RouteDeny,
         Part::RouteLimit,
+        Part::Schedule,
         Part::Admin,
         Part::Metrics,
         Part::AccessLog,
+        Part::Traces,
     ];
 
     /// The keys that it has.
@@ -420,6 +394,7 @@ impl Part {
             Part::CacheRedis => CACHE_REDIS,
             Part::Service => SERVICE,
             Part::ServiceQueue => SERVICE_QUEUE,
+            Part::ServiceHealth => SERVICE_HEALTH,
             Part::ServiceLimits => SERVICE_LIMITS,
             Part::ServiceCgroup => SERVICE_CGROUP,
             Part::Route => ROUTE,
@@ -439,9 +414,11 @@ impl Part {
             Part::RouteAllowForward => ROUTE_ALLOW_FORWARD,
             Part::RouteDeny => ROUTE_DENY,
             Part::RouteLimit => ROUTE_LIMIT,
+            Part::Schedule => SCHEDULE,
             Part::Admin => ADMIN,
             Part::Metrics => METRICS,
             Part::AccessLog => ACCESS_LOG,
+            Part::Traces => TRACES,
         }
     }
 
@@ -462,6 +439,7 @@ impl Part {
             Part::CacheRedis => "in [cache.redis]",
             Part::Service => "in [services.NAME]",
             Part::ServiceQueue => "in [services.NAME.queue]",
+            Part::ServiceHealth => "in [services.NAME.health]",
             Part::ServiceLimits => "in [services.NAME.limits]",
             Part::ServiceCgroup => "in [services.NAME.cgroup]",
             Part::Route => "in [[routes]]",
@@ -482,9 +460,11 @@ impl Part {
             Part::RouteAllowForward => "in [routes.allow.forward]",
             Part::RouteDeny => "in [routes.deny]",
             Part::RouteLimit => "in [routes.limit]",
+            Part::Schedule => "in [[schedules]]",
             Part::Admin => "in [admin]",
             Part::Metrics => "in [metrics]",
             Part::AccessLog => "in [access_log]",
+            Part::Traces => "in [traces]",
         }
     }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::hints::suggestion;
 use super::retired::RETIRED;
 use super::schema::{Key, Part};
 use super::shown::shown;
-use super::value::{self, HumanSize, HumanTime, Rejected, nearest};
+use super::value::{self, HumanSize, HumanTime, Rejected};
 
 /// A section whose unknown keys have been reported.
 #[derive(Debug)]
@@ -271,38 +272,4 @@ pub(super) fn type_name(value: &DeValue<'_>) -> &'static str {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a section",
     }
-}
-
-/// The key of this part that an unknown one was probably meant to be, and what to say about it.
-fn suggestion(word: &str, value: &DeValue<'_>, part: Part) -> (Option<&'static str>, String) {
-    let did_you_mean = |name: &'static str| (Some(name), format!("did you mean `{name}`?"));
-    if let Some(key) = part.keys().iter().find(|key| is_alias(key, word)) {
-        return did_you_mean(key.name);
-    }
-    let others = || Part::ALL.into_iter().filter(|other| *other != part);
-    let elsewhere: Vec<&str> =
-        others().filter(|other| other.keys().iter().any(|key| key.name == word)).map(Part::place).collect();
-    if !elsewhere.is_empty() {
-        return (None, format!("`{word}` belongs {}", elsewhere.join(" or ")));
-    }
-    if let Some(key) = nearest(word, part.keys().iter().map(|key| key.name))
-        .and_then(|name| part.keys().iter().find(|key| key.name == name))
-    {
-        return did_you_mean(key.name);
-    }
-    if part == Part::Top
-        && value.as_table().is_some_and(|table| table.contains_key("command") || table.contains_key("url"))
-    {
-        return (Some("services"), format!("did you mean [services.{word}]?"));
-    }
-    let foreign = others().find_map(|other| Some((other, other.keys().iter().find(|key| is_alias(key, word))?)));
-    if let Some((other, key)) = foreign {
-        return (None, format!("did you mean `{}`? It belongs {}", key.name, other.place()));
-    }
-    let names: Vec<&str> = part.keys().iter().map(|key| key.name).collect();
-    (None, format!("the keys here are {}", names.join(", ")))
-}
-
-fn is_alias(key: &Key, word: &str) -> bool {
-    key.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(word))
 }

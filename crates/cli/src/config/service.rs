@@ -13,6 +13,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::isolation;
 use super::model::{Service, ServiceKind, ServiceSpans, joined};
 use super::readers::{choice, is_reserved, non_empty, read_words};
+use super::releases;
 use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_time, noted, or_none, type_name};
@@ -174,7 +175,8 @@ fn managed(
     let argv = read_command(command, found);
     let dir_field = section.field("dir");
     let dir_text = dir_field.as_ref().and_then(|field| noted(non_empty(field), found));
-    let dir = dir_text.map_or_else(|| folder.to_path_buf(), |dir| joined(folder, dir));
+    let release = releases::read(section, folder, &mut spec, found);
+    let dir = release.unwrap_or_else(|| dir_text.map_or_else(|| folder.to_path_buf(), |dir| joined(folder, dir)));
     spec.transport = transport(section, found);
     spec.env = env(section.field("env"), spec.transport, found);
     spec.inherit_env = isolation::inherit_env(section, found);
@@ -214,6 +216,7 @@ fn managed(
         program: program_at,
         args: args_at,
         dir: dir_field.map_or(0..0, |field| field.at),
+        releases: section.field("releases").map(|field| field.at),
         max_request_time: section.field("max_request_time").map(|field| field.key_at),
         isolation,
     };

@@ -106,7 +106,12 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     }
     let simple = |text: &str| text.to_lowercase().replace(['-', ' ', '.'], "_");
     let wanted = simple(word);
-    let allowed = wanted.chars().count().div_ceil(3);
+    // Of a short word two letters are half of it, and every word is near to another one then.
+    let allowed = match wanted.chars().count() {
+        0..=4 => 1,
+        5..=8 => 2,
+        _ => 3,
+    };
     known
         .into_iter()
         .map(|candidate| (strsim::osa_distance(&wanted, &simple(candidate)), candidate))

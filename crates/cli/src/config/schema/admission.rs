@@ -1,4 +1,4 @@
-//! The keys by which a route says who is let in, and how often.
+//! The keys for access and limits of a route.
 
 use super::key::{A_LIST, A_SECTION, A_STRING, A_TIME, Key, TRUE_OR_FALSE, key};
 

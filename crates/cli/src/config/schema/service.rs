@@ -13,7 +13,15 @@ pub const SERVICE: &[Key] = &[
     key("url", A_STRING, "\"http://127.0.0.1:9000\"", &["upstream", "target", "proxy_pass", "uri", "backend"]),
     key("transport", "\"pipe\", \"http\" or \"h2c\"", "\"pipe\"", &["mode", "protocol", "communication_mode", "type"]),
     key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
-    key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder"]),
+    key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder", "chdir"]),
+    key("releases", "a path", "\"/srv/app\"", &["release_dir", "deploy_to", "releases_dir", "release_folder"]),
+    key("keep_releases", "a number", "5", &["keep", "retain_containers", "releases_to_keep"]),
+    key(
+        "health",
+        "a path, or a section",
+        "\"/healthz\"",
+        &["health_check", "healthcheck", "health_uri", "health_path", "readiness"],
+    ),
     key("env", "a table of strings", "{ NAME = \"value\" }", &["environment", "vars"]),
     key(
         "inherit_env",
@@ -60,6 +68,14 @@ pub const SERVICE: &[Key] = &[
 pub const SERVICE_QUEUE: &[Key] = &[
     key("max", "a number", "100", &["size", "length", "limit"]),
     key("timeout", A_TIME, "\"5s\"", &["wait", "max_wait"]),
+];
+
+/// The keys of `[services.NAME.health]`.
+pub const SERVICE_HEALTH: &[Key] = &[
+    key("path", "a path", "\"/healthz\"", &["url", "uri", "target", "endpoint"]),
+    key("host", A_STRING, "\"app.example.org\"", &["hostname", "authority"]),
+    key("status", "a number, or \"2xx\"", "204", &["code", "expect", "expected_status", "expect_status"]),
+    key("timeout", A_TIME, "\"5s\"", &["time", "max_wait"]),
 ];
 
 /// The keys of `[services.NAME.limits]`.

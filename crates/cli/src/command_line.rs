@@ -1,23 +1,20 @@
-//! The `pilotlight` binary: arguments in, exit codes out.
+//! The command line: arguments in, exit codes out.
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::admin::{Effect, Running};
+use crate::config::DEFAULT_FILE;
+use crate::config::commands::{self, Existing, Format, Outcome};
+use crate::{admin, develop, fmt, generated, import, run, trust};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pilotlight_authority::Direction;
-use pilotlight_cli::admin::{Effect, Which};
-use pilotlight_cli::config::DEFAULT_FILE;
-use pilotlight_cli::config::commands::{self, Existing, Format, Outcome};
-use pilotlight_cli::deferred::Deferred;
-use pilotlight_cli::{admin, generated, run, trust};
+use pilotlight_companion::Companion;
 use pilotlight_gateway::Emptying;
-use pilotlight_lab::command::Completeness;
 use pilotlight_printable::printable_lines;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A gateway for local services: starts them on their first request, speaks to them over a pipe or HTTP, caches.
 #[derive(Parser)]
@@ -31,10 +28,12 @@ struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   pilotlight init                      write a commented pilotlight.toml to start from
+  pilotlight dev                       run the project of this folder, without a file, and follow its sources
   pilotlight check                     report every mistake in it
   pilotlight                           run it (the same as `pilotlight run`)
   pilotlight run --config other.toml   run another file
   pilotlight status --watch            what a running one is doing
+  pilotlight ui --open                 the same in the browser
   pilotlight purge --tag prices        take back what is stored, on every gateway that shares the cache
   pilotlight lab all --quick           measure on this machine what the documentation claims
   pilotlight redis cli -h cache        a prompt for Redis and Valkey
@@ -42,11 +41,8 @@ const EXAMPLES: &str = "Examples:
 
 Exit codes: 0 done, 1 the work failed, 2 usage or configuration, 70 a bug of Pilotlight.";
 
-const LAB_EXAMPLES: &str = "Examples:
-  pilotlight lab --list                each experiment, what is believed of it, and what is missing for it
-  pilotlight lab all --quick           two minutes at most, to see whether everything works
-  pilotlight lab all --out report      everything, into one report
-  pilotlight lab transport             one experiment alone";
+const REDIS: Companion = Companion { command: "redis", program: "pilotlight-redis", package: "pilotlight-redis-tool" };
+const LAB: Companion = Companion { command: "lab", program: "pilotlight-lab", package: "pilotlight-lab" };
 
 #[derive(Subcommand)]
 enum Command {
@@ -55,6 +51,9 @@ enum Command {
         #[command(flatten)]
         config: ConfigFile,
     },
+    /// Run the project of this folder while it is developed: guess its kind, serve it, follow its files
+    #[command(after_help = develop::EXAMPLES)]
+    Dev(develop::DevArguments),
     /// Report every mistake in the configuration
     Check {
         #[command(flatten)]
@@ -71,21 +70,22 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
-    /// Show what runs: services, instances, requests, times, memory
-    #[command(after_help = "Examples:
-  pilotlight status               a table of all services
-  pilotlight status --watch       the same, kept up to date
-  pilotlight status users         one service: instances, where the time goes, its last error
-  pilotlight status --json        for programs")]
-    Status {
-        /// One service, with more about it
-        service: Option<String>,
-        /// Go on, once a second
-        #[arg(long, short)]
-        watch: bool,
-        #[command(flatten)]
-        gateway: Running,
-    },
+    /// Lay out a configuration file; comments and meaning stay
+    #[command(after_help = fmt::EXAMPLES)]
+    Fmt(fmt::FmtArguments),
+    /// Make a configuration out of a Procfile, or that of uWSGI, NGINX Unit or gunicorn
+    #[command(after_help = import::EXAMPLES)]
+    Import(import::ImportArguments),
+    /// Print the JSON Schema of the configuration, for editors
+    #[command(after_help = "Example:
+  pilotlight schema > pilotlight.schema.json      what the first line of a file from `pilotlight init` names")]
+    Schema,
+    /// Show what runs: services, instances, requests, times of the last five minutes, memory
+    #[command(after_help = admin::STATUS_EXAMPLES)]
+    Status(admin::StatusArguments),
+    /// Show what runs in the browser: a dashboard on 127.0.0.1, for as long as the command runs
+    #[command(after_help = admin::UI_EXAMPLES)]
+    Ui(admin::UiArguments),
     /// Show what a service has printed
     #[command(after_help = "Examples:
   pilotlight logs users           the last 100 lines
@@ -143,6 +143,27 @@ The new process gets the listening sockets; the old one goes on if the new one d
     #[command(after_help = "Example:
   pilotlight start users          before it is needed, or at once after its failures")]
     Start(Acted),
+    /// Put a release of a service in the place of the one that runs, if it is healthy
+    #[command(after_help = admin::DEPLOY_EXAMPLES)]
+    Deploy(admin::DeployArguments),
+    /// Go back to the release of a service that ran before
+    #[command(after_help = admin::ROLLBACK_EXAMPLES)]
+    Rollback(admin::RollbackArguments),
+    /// List the releases of a service
+    #[command(after_help = admin::RELEASES_EXAMPLES)]
+    Releases(admin::ReleasesArguments),
+    /// Show when requests by [[schedules]] are due next and what came of the last ones; run one now
+    #[command(after_help = admin::SCHEDULES_EXAMPLES)]
+    Schedules {
+        /// One schedule, with its last runs
+        #[arg(conflicts_with = "run")]
+        name: Option<String>,
+        /// Run this one now
+        #[arg(long, value_name = "NAME")]
+        run: Option<String>,
+        #[command(flatten)]
+        gateway: Running,
+    },
     /// Remove what is stored: by URL, prefix, tag, group, or everything
     #[command(after_help = "Examples:
   pilotlight purge http://example.org/users/7
@@ -184,13 +205,11 @@ Gateways that share a Redis are told, and the answer says which have done it.")]
     /// Take the local authority out of the stores again
     Untrust(trust::TrustArguments),
     /// Work with Redis and Valkey: a prompt, a benchmark, a filler, a tunnel, local clusters
-    Redis {
-        #[command(subcommand)]
-        mode: Deferred<pilotlight_redis_tool::Mode>,
-    },
+    #[command(disable_help_flag = true)]
+    Redis(PassedOn),
     /// Measure on this machine what the documentation claims
-    #[command(after_help = LAB_EXAMPLES)]
-    Lab(pilotlight_lab::command::LabArguments),
+    #[command(disable_help_flag = true)]
+    Lab(PassedOn),
     /// Print the completions of a shell
     #[command(after_help = "Examples:
   pilotlight completions bash > ~/.local/share/bash-completion/completions/pilotlight
@@ -215,6 +234,13 @@ struct ConfigFile {
     /// The configuration file
     #[arg(long = "config", short = 'c', value_name = "FILE", default_value = DEFAULT_FILE)]
     file: PathBuf,
+}
+
+/// Arguments that are a companion's.
+#[derive(Args)]
+struct PassedOn {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
 }
 
 /// What is purged.
@@ -295,23 +321,6 @@ impl CertificatesArguments {
     }
 }
 
-/// Which running gateway.
-#[derive(Args)]
-struct Running {
-    /// The configuration file of the gateway that is meant [default: pilotlight.toml of this folder]
-    #[arg(long, short, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// The admin socket of the gateway that is meant
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["config", "any"])]
-    socket: Option<PathBuf>,
-    /// The only gateway that runs, if this folder has none of its own
-    #[arg(long, conflicts_with = "config")]
-    any: bool,
-    /// What the gateway answered, as JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// A service that is told to do something.
 #[derive(Args)]
 struct Acted {
@@ -325,24 +334,6 @@ struct Acted {
     timeout: u64,
     #[command(flatten)]
     gateway: Running,
-}
-
-impl Running {
-    fn run(
-        self,
-        effect: Effect,
-        command: impl FnOnce(&admin::Client, admin::Report, &mut dyn io::Write) -> Result<Outcome, admin::Failure>,
-    ) -> io::Result<Outcome> {
-        let Self { config, socket, any, json } = self;
-        let report = if json { admin::Report::Json } else { admin::Report::Text };
-        let which = match (socket, config) {
-            (Some(socket), _) => Which::Socket(socket),
-            (None, Some(file)) => Which::Config(file),
-            (None, None) if any => Which::Any,
-            (None, None) => Which::Here,
-        };
-        admin::run(&which, effect, |client| command(client, report, &mut io::stdout()))
-    }
 }
 
 impl Purging {
@@ -361,28 +352,51 @@ impl Acted {
     }
 }
 
-/// With what is described only when it is needed.
+/// With the commands of the companions that are here.
 fn whole_command() -> clap::Command {
-    Arguments::command().mut_subcommand("redis", Deferred::<pilotlight_redis_tool::Mode>::whole)
+    [REDIS, LAB].into_iter().fold(Arguments::command(), |command, companion| {
+        command.mut_subcommand(companion.command, |own| match companion.described(&own) {
+            Ok(described) => described,
+            Err(error) => {
+                // Nobody may be left to be told.
+                let _ = writeln!(io::stderr(), "pilotlight: left out what is below `{}`: {error}", companion.command);
+                own
+            }
+        })
+    })
+}
+
+/// The companion whose help was asked for by `pilotlight help redis …`, and what follows.
+fn helped() -> Option<(Companion, Vec<OsString>)> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != "help" {
+        return None;
+    }
+    let command = arguments.next()?;
+    let companion = [REDIS, LAB].into_iter().find(|companion| command == companion.command)?;
+    Some((companion, arguments.chain(["--help".into()]).collect()))
 }
 
 fn watch(on: bool) -> admin::Watch {
     if on { admin::Watch::On } else { admin::Watch::Once }
 }
 
-fn main() -> ExitCode {
+/// The program: reads the arguments of the process, does what they say, gives the exit code.
+#[must_use]
+pub fn main() -> ExitCode {
     // Before anything else: the guardian must be small, and its own process may not have a thread yet. No option of it
     // is anybody else's business.
     if std::env::args_os().nth(1).is_some_and(|first| first == run::GUARDIAN) {
         return guardian(std::env::args_os().nth(2).map(PathBuf::from));
     }
-    if let Some(code) = lab_process() {
-        return code;
+    if let Some((companion, arguments)) = helped() {
+        return companion.run(arguments);
     }
     let arguments = Arguments::parse();
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let outcome = match arguments.command.unwrap_or(Command::Run { config: arguments.config }) {
         Command::Run { config } => return run(&config.file),
+        Command::Dev(arguments) => return run_ended(develop::run(&arguments)),
         Command::Check { config, json } => {
             let format = if json { Format::Json } else { Format::Text(commands::style_for_stderr()) };
             commands::check(&config.file, format, &mut out, &mut err)
@@ -391,9 +405,11 @@ fn main() -> ExitCode {
             let existing = if force { Existing::Replace } else { Existing::Keep };
             commands::init(&config.file, existing, &mut out, &mut err)
         }
-        Command::Status { service, watch: on, gateway } => gateway.run(Effect::Reads, |client, report, out| {
-            admin::status(client, service.as_deref(), watch(on), report, out)
-        }),
+        Command::Fmt(arguments) => fmt::run(&arguments, &mut out, &mut err),
+        Command::Import(arguments) => import::run(&arguments, &mut out, &mut err),
+        Command::Schema => commands::schema(&mut out),
+        Command::Status(arguments) => admin::status(arguments),
+        Command::Ui(arguments) => admin::ui(arguments),
         Command::Logs { service, follow, lines, raw, gateway } => {
             let escapes = if raw { admin::Escapes::Raw } else { admin::Escapes::Visible };
             let lines = admin::Lines { service: &service, count: lines, follow: watch(follow), escapes };
@@ -409,6 +425,10 @@ fn main() -> ExitCode {
         Command::Restart(acted) => acted.run(admin::Action::Restart),
         Command::Stop(acted) => acted.run(admin::Action::Stop),
         Command::Start(acted) => acted.run(admin::Action::Start),
+        Command::Deploy(arguments) => admin::deploy(arguments),
+        Command::Rollback(arguments) => admin::rollback(arguments),
+        Command::Releases(arguments) => admin::releases(arguments),
+        Command::Schedules { name, run, gateway } => schedules(name, run, gateway),
         Command::Purge(purging) => purging.run(),
         Command::Explain { url, method, fields, gateway } => {
             let request = admin::Explained { url: &url, method: &method, fields: &fields };
@@ -417,10 +437,10 @@ fn main() -> ExitCode {
         Command::Certificates(arguments) => arguments.run(),
         Command::Trust(trusting) => trust::run(trusting, Direction::Trust, &mut out, &mut err),
         Command::Untrust(trusting) => trust::run(trusting, Direction::Untrust, &mut out, &mut err),
-        Command::Redis { mode: Deferred(mode) } => return pilotlight_redis_tool::run(mode),
-        Command::Lab(arguments) => return lab(&arguments),
+        Command::Redis(passed) => return REDIS.run(passed.arguments),
+        Command::Lab(passed) => return LAB.run(passed.arguments),
         Command::Completions { shell } => generated::completions(whole_command(), shell, &mut out),
-        Command::Man { dir } => generated::man(Arguments::command(), dir.as_deref(), &mut out, &mut err),
+        Command::Man { dir } => generated::man(whole_command(), dir.as_deref(), &mut out, &mut err),
     };
     match outcome {
         Ok(outcome) => outcome.into(),
@@ -429,26 +449,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The lab starts this binary as a service to measure, and in front of programs that must not outlive it.
-fn lab_process() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
-    match arguments.next()?.to_str()? {
-        pilotlight_lab::service::SERVICE => Some(pilotlight_lab::service::main(arguments)),
-        pilotlight_lab::processes::REAPER => Some(pilotlight_lab::processes::reap(arguments)),
-        pilotlight_lab::processes::HOLD => Some(pilotlight_lab::processes::hold(arguments)),
-        _ => None,
-    }
-}
-
-fn lab(arguments: &pilotlight_lab::command::LabArguments) -> ExitCode {
-    match pilotlight_lab::command::run(arguments) {
-        Ok(Completeness::Complete) => ExitCode::SUCCESS,
-        Ok(Completeness::Failures) => Outcome::Failed.into(),
-        Err(e) => {
-            eprintln!("pilotlight lab: {e:#}");
-            Outcome::Failed.into()
-        }
-    }
+fn schedules(name: Option<String>, run: Option<String>, gateway: Running) -> io::Result<Outcome> {
+    let effect = if run.is_some() { Effect::Changes } else { Effect::Reads };
+    let what = run.map(admin::Schedules::Run).or_else(|| name.map(admin::Schedules::One));
+    let what = what.unwrap_or(admin::Schedules::List);
+    gateway.run(effect, |client, report, out| admin::schedules(client, &what, report, out))
 }
 
 fn guardian(runtime_dir: Option<PathBuf>) -> ExitCode {
@@ -461,7 +466,11 @@ fn guardian(runtime_dir: Option<PathBuf>) -> ExitCode {
 }
 
 fn run(file: &std::path::Path) -> ExitCode {
-    match run::run(file) {
+    run_ended(run::run(file))
+}
+
+fn run_ended(ended: anyhow::Result<run::Ended>) -> ExitCode {
+    match ended {
         Ok(run::Ended::Stopped) => ExitCode::SUCCESS,
         Ok(run::Ended::RunsAlready) => Outcome::Failed.into(),
         Ok(run::Ended::Misconfigured) => Outcome::Misconfigured.into(),

@@ -35,13 +35,20 @@ fn file(dir: &TempDir, script: &str) -> PathBuf {
     file
 }
 
-/// Whether a program takes this file; that is told where the program is not installed.
+/// A program that is missing fails in CI, and is told elsewhere.
+#[track_caller]
+fn is_missing(program: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{program} is not installed: scripts/setup.sh test");
+    println!("{program} is not installed");
+}
+
+/// Whether a program takes this file, if it is installed.
 #[track_caller]
 fn check(program: &[&str], script: &str) {
     let dir = tempfile::tempdir().unwrap();
     match Command::new(program[0]).args(&program[1..]).arg(file(&dir, script)).output() {
         Ok(output) => assert!(output.status.success() && output.stderr.is_empty(), "{program:?}: {output:?}"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => println!("{} is not installed", program[0]),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => is_missing(program[0]),
         Err(error) => panic!("{program:?}: {error}"),
     }
 }
@@ -87,7 +94,7 @@ fn fish_takes_its_completions_and_completes() {
     assert_eq!(words, ["rebalance", "reshard"]);
 }
 
-/// What a program prints; that is told where the program is not installed.
+/// What a program prints, if it is installed.
 #[track_caller]
 fn answer(command: &mut Command) -> Option<String> {
     let home = tempfile::tempdir().unwrap();
@@ -97,7 +104,7 @@ fn answer(command: &mut Command) -> Option<String> {
             Some(String::from_utf8(output.stdout).unwrap())
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            println!("{command:?} is not installed");
+            is_missing(&command.get_program().to_string_lossy());
             None
         }
         Err(error) => panic!("{command:?}: {error}"),

@@ -134,6 +134,46 @@ fn folders() {
 }
 
 #[test]
+fn releases_that_are_there_or_not() {
+    let here = folder();
+    let lines = "command = [\"./app\"]\nreleases = \"srv\"";
+    // Its program comes with a release.
+    check(
+        here.path(),
+        lines,
+        &["warning: there is no release in HERE/srv yet", "`pilotlight deploy FOLDER --service a`"],
+    );
+    fs::create_dir_all(here.path().join("srv/releases/1")).unwrap();
+    std::os::unix::fs::symlink("releases/2", here.path().join("srv/current")).unwrap();
+    check(here.path(), lines, &["warning: the link HERE/srv/current leads to no release"]);
+    fs::rename(here.path().join("srv/releases/1"), here.path().join("srv/releases/2")).unwrap();
+    check(here.path(), lines, &[]);
+    check(here.path(), "command = [\"missing-program\"]\nreleases = \"srv\"", &["is in no folder of PATH"]);
+    fs::remove_file(here.path().join("srv/current")).unwrap();
+    fs::create_dir(here.path().join("srv/current")).unwrap();
+    check(here.path(), lines, &["error: HERE/srv/current is not a link to a release"]);
+    fs::write(here.path().join("file"), "").unwrap();
+    check(here.path(), "command = [\"./app\"]\nreleases = \"file\"", &["error: HERE/file is not a folder"]);
+}
+
+#[test]
+fn time_zones_of_schedules() {
+    let here = folder();
+    program(here.path(), "app", "#!/bin/sh\n", 0o755);
+    let lines = |zone: &str| {
+        let schedule = "[[schedules]]\ncron = \"@daily\"\nservice = \"a\"\npath = \"/\"";
+        format!("command = [\"./app\"]\n{schedule}\ntimezone = \"{zone}\"")
+    };
+    check(here.path(), &lines("UTC"), &[]);
+    check(here.path(), &lines("Europe/Berlin"), &[]);
+    check(
+        here.path(),
+        &lines("Europe/Nowhere"),
+        &["error: this machine does not know the time zone Europe/Nowhere", "tzdata"],
+    );
+}
+
+#[test]
 fn a_port_in_use_is_a_warning_for_check_and_an_error_for_a_start() {
     let here = folder();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

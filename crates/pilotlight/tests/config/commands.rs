@@ -115,7 +115,7 @@ fn init_leaves_an_existing_file_alone_unless_forced() {
     check(&run(here.path(), &["init"]), 2, &[], &["pilotlight.toml exists already", "--force"]);
     assert_eq!(read(), "# mine\n");
     check(&run(here.path(), &["init", "--force"]), 0, &["wrote"], &[]);
-    assert!(read().contains("[services.files]"));
+    assert!(read().contains("[services.hello]"));
 }
 
 #[test]

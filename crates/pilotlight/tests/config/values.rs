@@ -10,7 +10,8 @@ use pilotlight_gateway::{
     RouteCache, RouteControl, RouteLimit, RouteRules, ServerProtocol, Settings, TagFields, TrustForwarded, Upgrades,
 };
 use pilotlight_supervisor::{
-    HttpSocket, InheritEnv, MinInstances, QueueLimits, RecycleLimits, Sandbox, ServiceSpec, Spare, Transport,
+    ExpectedStatus, HealthCheck, HttpSocket, InheritEnv, MinInstances, QueueLimits, RecycleLimits, Sandbox,
+    ServiceSpec, Spare, Transport,
 };
 
 #[track_caller]
@@ -159,6 +160,32 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     let tcp = external("old", ExternalAddr::Tcp("localhost".to_owned(), 9000), ServerProtocol::H2c);
     let unix = external("socket", ExternalAddr::Unix("/etc/pilotlight/run/app.sock".into()), ServerProtocol::Http1);
     assert_eq!(upstreams, [&tcp, &unix]);
+}
+
+#[test]
+fn releases_of_a_service() {
+    let spec = |text: &str| managed(&config(&format!("[services.a]\ncommand = [\"bin/a\"]\n{text}")), 0).clone();
+    let none = spec("");
+    assert_eq!((none.releases, none.keep_releases, none.health), (None, 5, HealthCheck::default()));
+    let some = spec("releases = \"srv\"\nkeep_releases = 2\nhealth = \"/up\"");
+    assert_eq!(some.releases.as_deref(), Some(Path::new("/etc/pilotlight/srv")));
+    assert_eq!(some.dir.as_deref(), Some(Path::new("/etc/pilotlight/srv/current")));
+    assert_eq!(some.argv, ["/etc/pilotlight/srv/current/bin/a"]);
+    assert_eq!(some.keep_releases, 2);
+    // Whoever names a path means one that is answered well.
+    let expected = HealthCheck { target: "/up".to_owned(), status: ExpectedStatus::Success, ..HealthCheck::default() };
+    assert_eq!(some.health, expected);
+    let whole = spec("releases = \"/srv/a\"\nhealth = { host = \"a.example\", status = 204, timeout = \"2s\" }");
+    assert_eq!(whole.releases.as_deref(), Some(Path::new("/srv/a")));
+    let expected = HealthCheck {
+        target: "/".to_owned(),
+        host: "a.example".to_owned(),
+        status: ExpectedStatus::Exactly(204),
+        timeout: 2 * SECOND,
+    };
+    assert_eq!(whole.health, expected);
+    let any = spec("releases = \"/srv/a\"\nhealth.status = \"2xx\"");
+    assert_eq!(any.health.status, ExpectedStatus::Success);
 }
 
 #[test]

@@ -7,13 +7,13 @@ use pilotlight_cli::config::retired::RETIRED;
 use pilotlight_cli::config::schema::Part;
 use pilotlight_cli::config::{Code, Severity, parse};
 
-fn reference() -> String {
+pub(crate) fn reference() -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 /// The part of the reference below the heading of a part of the file.
-fn chapter(reference: &str, part: Part) -> &str {
+pub(crate) fn chapter(reference: &str, part: Part) -> &str {
     let heading = match part {
         Part::Top => "## The top of the file",
         Part::Tls => "## `[tls]`",
@@ -27,6 +27,7 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::Cache => "## `[cache]`",
         Part::CacheRedis => "## `[cache.redis]`",
         Part::Service => "## `[services.NAME]`",
+        Part::ServiceHealth => "## `[services.NAME.health]`",
         Part::ServiceLimits => "## `[services.NAME.limits]`",
         Part::ServiceCgroup => "## `[services.NAME.cgroup]`",
         Part::ServiceQueue => "## `[services.NAME.queue]`",
@@ -48,9 +49,11 @@ fn chapter(reference: &str, part: Part) -> &str {
         Part::RouteAllowForward => "## `[routes.allow.forward]`",
         Part::RouteDeny => "## `[routes.deny]`",
         Part::RouteLimit => "## `[routes.limit]`",
+        Part::Schedule => "## `[[schedules]]`",
         Part::Admin => "## `[admin]`",
         Part::Metrics => "## `[metrics]`",
         Part::AccessLog => "## `[access_log]`",
+        Part::Traces => "## `[traces]`",
     };
     let (_, rest) = reference.split_once(heading).unwrap_or_else(|| panic!("{heading} is missing"));
     rest.split("\n## ").next().unwrap()
@@ -133,6 +136,11 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nresponse_body_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
         ),
         (Part::Limits, "[limits]\nhandshake_timeout = \"0s\"\nhandshakes = 0"),
+        (
+            Part::Schedule,
+            "[[schedules]]\ncron=\"@daily\"\nservice=\"a\"\npath=\"/\"\njitter = \"2d\"\ntimeout = \"0s\"",
+        ),
+        (Part::Traces, "[traces]\nsample = 2\ntimeout = \"0s\""),
         (Part::AccessLog, "[access_log]\npath=\"stdout\"\nmax_size = \"1B\""),
         (
             Part::CacheRedis,
@@ -152,6 +160,11 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             "[services.a]\ncommand=\"a\"\nmax_requests = 0\nmax_age = \"0s\"\nmax_memory = \"1B\"\nmax_request_time = \"0s\"\nmax_failures = 0",
         ),
         (Part::Service, "[services.a]\ncommand=\"a\"\nfreeze_after = \"0s\""),
+        (Part::Service, "[services.a]\ncommand=\"a\"\nkeep_releases = 0"),
+        (
+            Part::ServiceHealth,
+            "[services.a]\ncommand=\"a\"\nreleases=\"a\"\n[services.a.health]\nstatus = 100\ntimeout = \"0s\"",
+        ),
         (
             Part::ServiceLimits,
             "[services.a]\ncommand=\"a\"\n[services.a.limits]\nopen_files = 0\nprocesses = 0\ncpu_seconds = 0\nfile_size = \"0B\"\naddress_space = \"1B\"",

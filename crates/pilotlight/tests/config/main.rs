@@ -7,6 +7,8 @@ mod commands;
 #[cfg(test)]
 mod docs;
 #[cfg(test)]
+mod json_schema;
+#[cfg(test)]
 mod machine;
 #[cfg(test)]
 mod properties;
