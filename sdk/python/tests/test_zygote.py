@@ -75,7 +75,7 @@ class ZygoteCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if not sys.platform.startswith("linux"):
-            raise unittest.SkipTest("zygotes need Linux: a subreaper, /proc")
+            raise unittest.SkipTest("not here: zygotes need Linux: a subreaper, /proc")
         assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
     @classmethod

@@ -1,0 +1,6 @@
+"""The scripts of packaging can be imported by tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "packaging"))
