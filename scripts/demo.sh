@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 config=${1:-pilotlight.toml}
-pilotlight=${PILOTLIGHT:-target/release/pilotlight}
+pilotlight=${PILOTLIGHT:-target/quick/pilotlight}
 port=${OLD_PORT:-9000} # as in [services.old]
 
 mkdir -p target/demo

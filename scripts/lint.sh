@@ -7,10 +7,21 @@ export PYTHONPYCACHEPREFIX=$PWD/target/pycache
 
 readonly PYTHON=target/venv/bin/python
 
+failed=()
+
+# Every step is taken; what failed is listed at the end. (A shell of its own, as `set -e` is ignored in a condition.)
 step() {
-  echo "=== $1"
+  local title=$1 status
   shift
-  "$@"
+  echo "=== $title"
+  set +e
+  (
+    set -e
+    "$@"
+  )
+  status=$?
+  set -e
+  [ "$status" = 0 ] || failed+=("$title")
 }
 
 # The project's own files with this ending, tracked or new, without those that git ignores.
@@ -50,7 +61,7 @@ figures() {
   for report in lab/reports/*.json; do
     reports+=(--report "$report")
   done
-  cargo run --quiet -p pilotlight -- lab figures "${reports[@]}" --check docs/figures.md README.md
+  cargo run --quiet -p pilotlight-lab -- figures "${reports[@]}" --check docs/figures.md README.md
 }
 
 step "rustfmt" formatting
@@ -63,5 +74,9 @@ step "generated sources of redis-tool" "$PYTHON" crates/redis-tool/codegen/comma
 step "figures of documents" figures
 step "javascript: syntax" javascript_files
 step "shellcheck" shell_files
-step "gate: instructions of the hot paths" cargo run --quiet -p pilotlight -- lab gate
+step "gate: instructions of the hot paths" cargo run --quiet -p pilotlight-lab -- gate
+if [ ${#failed[@]} -gt 0 ]; then
+  printf '\nlint: FAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
 echo "lint: nothing to complain about"

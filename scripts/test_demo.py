@@ -5,6 +5,7 @@ It runs scripts/demo.sh with pilotlight.toml as it is, but for the build profile
 
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+from html import unescape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,9 +40,10 @@ def configuration(old_port, folder):
     changes = {
         '"127.0.0.1:8080"': '"127.0.0.1:0"',
         "127.0.0.1:9000": f"127.0.0.1:{old_port}",
-        '"target/release/': f'"{ROOT}/target/debug/',
+        '"target/quick/': f'"{ROOT}/target/debug/',
         '"target/demo/': f'"{folder}/',
         'dir = "examples/': f'dir = "{ROOT}/examples/',
+        'files = "examples/': f'files = "{ROOT}/examples/',
     }
     for old, new in changes.items():
         if old not in text:
@@ -147,7 +150,15 @@ class DemoTest(unittest.TestCase):
         self.check("/hello/node-pipe", b"over the pipe")
         self.check("/old/x?y", b'"url": "/x?y"')
         self.assertIn("; hit", self.check("/old/x?y", b'"url": "/x?y"'))
-        self.check("/nothing", b"no route matches /nothing", status=404)
+        self.assertEqual(self.demo.curl("/nothing")[0].split()[1], "404")
+
+    def test_the_front_page_names_what_answers(self):
+        head, page = self.demo.curl("/")
+        self.assertTrue(head.startswith("http/1.1 200"), head)
+        links = {unescape(link) for link in re.findall(r'href="(/[^"]*)"', page.decode())}
+        self.assertEqual(len(links), 7, links)
+        for link in links:
+            self.check(link, b"")
 
     def test_ctrl_c_leaves_nothing(self):
         self.start_everything()

@@ -90,7 +90,20 @@ def arrows():
     for chain in re.findall(r"`([\w\-, ]+(?: → [\w\-, ]+)+)`", text):
         steps = [[name.strip() for name in step.split(",")] for step in chain.split("→")]
         drawn |= {(a, b) for left, right in zip(steps, steps[1:], strict=False) for a in left for b in right}
-    return real, drawn
+    inside = set(crates.values())
+    return real, {(a, b) for a, b in drawn if a in inside and b in inside}
+
+
+def decisions():
+    """The list of decisions against their files: each once, in order, with its number as its title begins."""
+    folder = ROOT / "docs" / "adr"
+    pages = sorted(page.name for page in folder.glob("[0-9]*.md"))
+    listed = re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (folder / "README.md").read_text(), re.M)
+    wrong = [] if listed == pages else ["docs/adr/README.md: not each page once and in order"]
+    for page in pages:
+        if not (folder / page).read_text().startswith(f"# {page[:4]}: "):
+            wrong.append(f"docs/adr/{page}: its title does not begin with `# {page[:4]}: `")
+    return wrong
 
 
 def look():
@@ -121,6 +134,8 @@ def look():
             known["circles"][folder.name] = sum(map(len, circles))
     real, drawn = arrows()
     wrong += [f"ARCHITECTURE.md: no arrow {a} → {b}, which Cargo.toml has" for a, b in sorted(real - drawn)]
+    wrong += [f"ARCHITECTURE.md: an arrow {a} → {b}, which Cargo.toml does not have" for a, b in sorted(drawn - real)]
+    wrong += decisions()
     return wrong, known
 
 

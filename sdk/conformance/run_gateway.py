@@ -3,7 +3,7 @@
 The gateway starts `puppet.py`, which hands its environment over; this program then dials in as that instance, sends what
 the transcript says and looks at both ends: the frames that the gateway sends and what HTTP clients see.
 
-    run_gateway.py --pilotlight target/debug/pilotlight [--only NAME]
+    run_gateway.py --pilotlight target/debug/pilotlight [--only NAME] [--jobs N]
 """
 
 import argparse
@@ -14,11 +14,13 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import frames
 import http1
 import pipe1
+import results
 import transcript
 import wires
 from gateway import Gateway, GatewayError, command
@@ -341,24 +343,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pilotlight", required=True, help="the gateway's binary")
     parser.add_argument("--only", help="transcripts whose name contains this")
+    results.add_jobs(parser)
     options = parser.parse_args()
     scripts = transcript.load_folder(FOLDER, options.only)
     if not scripts:
         parser.error(f"no transcript in {FOLDER} is called *{options.only}*")
-    passed, failed, skipped = 0, 0, 0
+    playable = [script for script in scripts if "root" not in script.needs or os.geteuid() == 0]
     for script in scripts:
-        if "root" in script.needs and os.geteuid() != 0:
-            skipped += 1
+        if script not in playable:
             print(f"skip {script.name}: needs to run as root")
-            continue
-        begin = time.monotonic()
-        problem = play(script, options.pilotlight)
-        passed, failed = passed + (problem is None), failed + (problem is not None)
-        took = time.monotonic() - begin
-        print(f"{'ok  ' if problem is None else 'FAIL'} {script.name} ({' '.join(script.rules)}) {took:.2f} s", flush=True)
-        if problem:
-            print(f"    {problem}", flush=True)
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    failed = results.print_all(playable, partial(play, binary=options.pilotlight), options.jobs)
+    skipped = len(scripts) - len(playable)
+    print(f"{len(playable) - failed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if failed else 0
 
 

@@ -1,6 +1,6 @@
 """Plays the gateway against an SDK's demo service: every transcript of `service/`, each in a fresh process.
 
-    run_service.py --cmd '/usr/bin/python3 sdk/python/demo.py' [--only NAME] [--verbose]
+    run_service.py --cmd '/usr/bin/python3 sdk/python/demo.py' [--only NAME] [--jobs N]
 """
 
 import argparse
@@ -13,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import frames
 import pipe1
+import results
 import transcript
 import wires
 from notation import Mismatch, NotationError
@@ -206,19 +208,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cmd", required=True, help="the demo service's command line")
     parser.add_argument("--only", help="transcripts whose name contains this")
+    results.add_jobs(parser)
     options = parser.parse_args()
     scripts = transcript.load_folder(FOLDER, options.only)
     if not scripts:
         parser.error(f"no transcript in {FOLDER} is called *{options.only}*")
-    failed = 0
-    for script in scripts:
-        begin = time.monotonic()
-        problem = play(script, shlex.split(options.cmd))
-        failed += problem is not None
-        took = time.monotonic() - begin
-        print(f"{'ok  ' if problem is None else 'FAIL'} {script.name} ({' '.join(script.rules)}) {took:.2f} s", flush=True)
-        if problem:
-            print(f"    {problem}", flush=True)
+    failed = results.print_all(scripts, partial(play, argv=shlex.split(options.cmd)), options.jobs)
     print(f"{len(scripts) - failed} passed, {failed} failed")
     return 1 if failed else 0
 

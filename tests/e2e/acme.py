@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from harness import BINARY, Gateway, config
 from harness import TestCase as Case
-from pebble import Pebble, free_ports
+from pebble import Pebble
+from ports import free_ports
 
 PAGE = "a page\n"
 

@@ -11,16 +11,14 @@ import time
 from pathlib import Path
 
 from certificates import Authority
+from ports import free_ports
 
 START = 20.0  # seconds
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+def _accepts(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Pebble:
@@ -70,11 +68,13 @@ class Pebble:
         self._run(["pebble-challtestsrv", *dns])
         pebble = ["pebble", "-config", self.folder / "config.json", "-dnsserver", f"127.0.0.1:{self._dns}"]
         self._run(pebble, self._lines)
+        # The server of names as well: a validation that finds no address is an order that failed.
         end = time.monotonic() + START
-        while socket.socket().connect_ex(("127.0.0.1", self.port)):
-            if time.monotonic() > end:
-                raise TimeoutError("Pebble does not answer:\n" + "\n".join(self._lines))
-            time.sleep(0.02)
+        for port in (self._control, self.port):
+            while not _accepts(port):
+                if time.monotonic() > end:
+                    raise TimeoutError("Pebble does not answer:\n" + "\n".join(self._lines))
+                time.sleep(0.02)
         return self
 
     def __exit__(self, *_):

@@ -10,24 +10,12 @@ import tempfile
 import threading
 import time
 
+from ports import free_port
+
 __all__ = ["Cluster", "HoldingProxy", "Server", "SlowProxy"]
 
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 LIMIT = 20.0
-
-
-def free_port():
-    """A free port whose cluster bus port (10,000 more) is free as well."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            if port < 55_000:
-                try:
-                    second.bind(("127.0.0.1", port + 10_000))
-                except OSError:
-                    continue
-                return port
 
 
 def until(check, what):

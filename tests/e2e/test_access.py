@@ -490,10 +490,10 @@ class Deciders(DeciderCase):
             self.assertEqual((path, {name: asked.get(name) for name in expected}), ("/auth?for=app", expected))
             gateway = self.guarded(ca=str(strange.certificate))
             self.assert_problem(self.ask(gateway, "ann"), 503)
-            self.assertIn("certificate", gateway.output())
+            self.assert_eventually(lambda: "certificate" in gateway.output(), "the log says why")
 
     def test_a_service_decides(self):
-        """By the same rules; and a route that leads to who decides may ask him, too."""
+        """By the same rules; a route to the auth server may ask it, too."""
         at = "http://127.0.0.1:%d" % self.decider.server_address[1]
         forward = {"service": "decider", "path": "/auth?for=app", "fields": ["X-User"]}
         gateway = self.gateway_with(

@@ -8,7 +8,7 @@ import time
 from acme import Acme
 from certificates import Authority
 from harness import BINARY, Gateway, eventually, in_threads, setUpModule
-from pebble import free_ports
+from ports import free_ports
 from redis_servers import Server
 
 __all__ = ["setUpModule"]

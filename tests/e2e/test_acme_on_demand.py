@@ -8,7 +8,7 @@ import threading
 
 from acme import Acme
 from harness import eventually, in_threads, setUpModule
-from pebble import free_ports
+from ports import free_ports
 from redis_servers import Server
 
 __all__ = ["setUpModule"]

@@ -330,7 +330,7 @@ class Projects(TestCase):
         _, said = self.command(folder, "purge", "--all", code=1)
         self.assertIn("no gateway", said)
 
-    @unittest.skipIf(os.geteuid() != 0, "only root can make files of another user")
+    @unittest.skipIf(os.geteuid() != 0, "not here: only root can make files of another user")
     def test_a_record_of_another_user_is_ignored(self):
         mine = self.folder(config(service(), route()))
         file = str(mine / "pilotlight.toml")

@@ -4,12 +4,14 @@ import base64
 import hashlib
 import json
 import os
+import re
 import signal
 import socket
 import struct
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -18,6 +20,7 @@ import websocket
 from harness import (
     BINARY, Gateway, TestCase, config, demo_gateway, eventually, limits, route, service, setUpModule,
 )  # fmt: skip
+from http1 import Client
 from origin import Origin
 from scripted import Script
 from test_access import ARGON2ID
@@ -250,6 +253,7 @@ class Malformed(WithOrigin):
 
 class Bounds(WithOrigin):
     BLOCKS = (limits(body_timeout="1s", header_timeout="1s", keepalive_timeout="2s", streams=7),)
+    SETTINGS = {"metrics": {"listen": "127.0.0.1:0"}}
 
     def check_flood(self, *flood, times=20_000):
         """The connection ends with ENHANCE_YOUR_CALM, and the gateway serves others."""
@@ -347,6 +351,74 @@ class Bounds(WithOrigin):
         self.assertEqual(len(frames.until(http2.DATA, stream=1)[3]), 10)
         self.assertEqual(frames.until(http2.DATA, http2.RST_STREAM, stream=1)[0], http2.RST_STREAM)
         self.assertEqual(frames.goaway(), http2.NO_ERROR, "the connection goes on until it is idle")
+
+    def test_a_window_that_opens_by_single_bytes(self):
+        """A client makes progress only if it takes a kilobyte within body_timeout, or all that is there."""
+        frames = self.frames(settings=struct.pack(">HI", 4, 10))
+        frames.socket.settimeout(0.1)
+        head = frames.head("/tiny?bytes=100000")
+        frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 1, head))
+        taken, reset = 0, None
+        while reset is None and taken < 1_000:
+            try:
+                got = frames.next()
+            except TimeoutError:
+                frames.send(http2.frame(http2.WINDOW_UPDATE, 0, 1, struct.pack(">I", 1)))
+                continue
+            if got[0] == http2.DATA:
+                taken += len(got[3])
+            elif got[0] == http2.RST_STREAM:
+                reset = struct.unpack(">I", got[3])[0]
+        self.assertEqual(reset, http2.CANCEL)
+        self.assertGreater(taken, 10, "it took some of it meanwhile")
+
+    def test_a_window_that_opens_slowly(self):
+        """Far longer than body_timeout altogether, and to its end."""
+        frames = self.frames(settings=struct.pack(">HI", 4, 1_024))
+        head = frames.head("/tiny?bytes=8000")
+        frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 1, head))
+        taken, begun = 0, time.monotonic()
+        while got := frames.until(http2.DATA, http2.RST_STREAM, stream=1):
+            self.assertEqual(got[0], http2.DATA)
+            taken += len(got[3])
+            if got[1] & http2.END_STREAM:
+                break
+            if got[3]:
+                time.sleep(0.4)  # the client is slow
+                frames.send(http2.frame(http2.WINDOW_UPDATE, 0, 1, struct.pack(">I", len(got[3]))))
+        self.assertEqual(taken, 8_000)
+        self.assertGreater(time.monotonic() - begun, 2, "longer than body_timeout")
+
+    def test_requests_that_are_malformed(self):
+        """Each of them costs RST_STREAM (CVE-2019-9514)."""
+        frames = self.frames()
+        malformed = frames.head(fields=[("connection", "close")])
+        flood = [http2.frame(http2.HEADERS, 5, stream, malformed) for stream in range(1, 4_000, 2)]
+        frames.send(b"".join(flood))
+        self.assertEqual(frames.goaway(), http2.ENHANCE_YOUR_CALM)
+        self.assertEqual(self.origin.seen, [])
+        self.assert_status(self.gateway.get("/show"), 200)
+
+    def test_heads_that_are_too_large_are_counted(self):
+        frames = self.frames()
+        fields = [("x-large", "a" * 40_000)]  # 32 KiB are allowed
+        block = frames.head(fields=fields)
+        pieces = [block[at : at + 16_384] for at in range(0, len(block), 16_384)]
+        frames.send(
+            http2.frame(http2.HEADERS, http2.END_STREAM, 1, pieces[0])
+            + b"".join(http2.frame(http2.CONTINUATION, 0, 1, piece) for piece in pieces[1:-1])
+            + http2.frame(http2.CONTINUATION, http2.END_HEADERS, 1, pieces[-1])
+        )
+        self.assertIn(b"431", frames.until(http2.HEADERS, stream=1)[3])
+        self.assertTrue(eventually(lambda: self.rejected() == 1), "it is in the metrics")
+
+    def rejected(self):
+        """Answers of the class 4xx that belong to no route, by the metrics."""
+        address = re.search(r"metrics on http://([0-9.]+):(\d+)", self.gateway.output())
+        with Client((address[1], int(address[2]))) as client:
+            text = client.request("GET", "/metrics").body.decode()
+        mine = 'pilotlight_requests_total{route="none",service="none",code="4xx"'
+        return sum(int(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(mine))
 
     def test_an_answer_of_the_gateway_that_nobody_takes(self):
         """The window is closed before it; no task of the gateway waits for it."""

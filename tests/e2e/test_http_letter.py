@@ -312,9 +312,15 @@ class Scheme(Letter):
         self.assertEqual(len(script.heads), 2, "an answer was not stored for its scheme")
 
     def test_a_forwarded_element_says_it_as_well(self):
-        gateway, script = self.gateway_to(self.redirecting, cache=True, top=self.TRUST)
-        self.assertEqual(gateway.get("/", [("Forwarded", 'for=1.2.3.4; proto="https", for=5.6.7.8;proto=http')]).body, b"secure")
+        # The last element is the proxy's that connects; the one before it is another's, if that one is trusted too.
+        chain = [("Forwarded", 'for=1.2.3.4; proto="https", for=5.6.7.8;proto=http')]
+        gateway, script = self.gateway_to(self.redirecting, cache=True, top={"trust_forwarded": ["127.0.0.1", "5.6.7.8"]})
+        self.assertEqual(gateway.get("/", chain).body, b"secure")
         self.assert_status(gateway.get("/"), 301)
+        self.assertEqual(len(script.heads), 2)
+        gateway, script = self.gateway_to(self.redirecting, cache=True, top=self.TRUST)
+        self.assert_status(gateway.get("/", chain), 301)
+        self.assertEqual(gateway.get("/", [("Forwarded", 'for=1.2.3.4; proto="https"')]).body, b"secure")
         self.assertEqual(len(script.heads), 2)
 
     def test_a_client_that_is_not_trusted_has_no_say(self):

@@ -171,6 +171,19 @@ class Tokens(TokenCase):
         ):  # fmt: skip
             self.assert_status(self.get(gateway, target, fields=fields), status)
 
+    def test_a_token_in_one_of_several_cookies(self):
+        """Clients of HTTP/2 send a field for each (RFC 9113 §8.2.3); answers are stored and not."""
+        gateway = self.guarded(self.serve(self.issuer).url, **{"from": "cookie:session"})
+        session, other = ("cookie", f"session={self.issuer.token()}"), ("cookie", "theme=dark")
+        client = http2_client.Client(gateway.address)
+        self.addCleanup(client.socket.close)
+        for fields, status in (
+            ([session], 200), ([other, session], 200), ([session, other], 200), ([other, ("x", "y"), session], 200),
+            ([other, other], 401), ([session, session], 401), ([], 401),
+        ):  # fmt: skip
+            for target in ("/show", PUBLIC, PUBLIC):
+                self.assertEqual(client.request("GET", target, fields).status, status, f"{target} {fields}")
+
     def test_over_http2_and_upgrades(self):
         url = self.serve(self.issuer).url
         told = {"jwt": {"jwks": url, "claims": {"X-User": "sub"}}}

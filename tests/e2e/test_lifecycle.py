@@ -26,7 +26,7 @@ class Start(TestCase):
         pids = in_threads(30, lambda _: self.assert_json(gateway.get("/show"))["pid"])
         self.assertEqual(len(set(pids)), 1)
 
-    @unittest.skipUnless(Path("/proc/self/status").exists(), "Linux")
+    @unittest.skipUnless(Path("/proc/self/status").exists(), "not here: Linux")
     def test_services_may_have_huge_pages(self):
         """The gateway's allocator switches them off for itself, and children inherit that."""
         web = service("web", ORIGIN, transport="http")
@@ -35,7 +35,7 @@ class Start(TestCase):
             own = Path("/proc/self/status").read_text().partition("THP_enabled:")[2].split()[:1]
             self.assertEqual(Path(f"/proc/{pid}/status").read_text().partition("THP_enabled:")[2].split()[:1], own)
 
-    @unittest.skipUnless(Path("/proc/self/task").exists(), "Linux")
+    @unittest.skipUnless(Path("/proc/self/task").exists(), "not here: Linux")
     def test_the_guardian_has_one_thread(self):
         """It forks, which is safe in a process of one thread only (docs/adr/0011)."""
         gateway = self.start(demo_gateway())

@@ -270,7 +270,7 @@ class Access(Operated):
         gateway.wait()
         self.assertFalse(path.exists())
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
+    @unittest.skipUnless(os.geteuid() == 0, "not here: only root can become another user")
     def test_another_user_is_refused(self):
         """Even where the modes of files would let it in."""
         gateway = self.operated()

@@ -37,7 +37,7 @@ def kill(pid):
     os.kill(pid, signal.SIGKILL)
 
 
-@unittest.skipUnless(Path("/proc/self/environ").exists(), "Linux")
+@unittest.skipUnless(Path("/proc/self/environ").exists(), "not here: Linux")
 class Case(TestCase):
     def gateway(self, *blocks):
         return self.start(Gateway(BINARY, config(*blocks, ADMIN), start_limit=LIMIT, stop_limit=LIMIT))

@@ -224,12 +224,34 @@ class TrustForwarded(AccessCase):
             answer = stranger.request("GET", STORED, [("X-Forwarded-Proto", "https")])
             self.assertIn("hit", answer.get("cache-status"))
 
+    def test_scheme_and_host_are_those_of_the_outermost_proxy(self):
+        """Behind proxies that append: what a client writes stands in front of what they write, and is ignored."""
+        gateway = self.gateway_with(route("/", "web"), trust_forwarded=self.TRUSTED)
+        chain = ("X-Forwarded-For", "6.6.6.6, 192.0.2.1, 10.1.1.1")
+        elements = "for=6.6.6.6;proto=ftp;host=evil, for=192.0.2.1;proto=https;host=a.test"
+        elements += ", for=10.1.1.1;proto=http;host=b"
+        for fields, expected in (
+            ([("Forwarded", elements)], ("https", "a.test")),
+            ([("Forwarded", "for=6.6.6.6;proto=https;host=evil, for=192.0.2.1;proto=http")], ("http", "demo.test")),
+            ([("Forwarded", "for=10.6.6.6;proto=https;host=evil"), ("Forwarded", "for=192.0.2.1;proto=http;host=c")],
+             ("http", "c")),
+            ([("Forwarded", "for=192.0.2.1, for=10.1.1.1;proto=https;host=b")], ("https", "b")),
+            ([chain, ("X-Forwarded-Proto", "ftp, https, http"), ("X-Forwarded-Host", "evil, a.test, b")],
+             ("https", "a.test")),
+            ([chain, ("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", "a.test")], ("https", "a.test")),
+            ([("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-Proto", "https, http")], ("http", "demo.test")),
+            ([("X-Forwarded-Proto", "https"), ("X-Forwarded-Proto", "http")], ("http", "demo.test")),
+        ):  # fmt: skip
+            seen = self.fields(gateway, fields)
+            self.assertEqual((seen["x-forwarded-proto"], seen["x-forwarded-host"]), expected, fields)
+
     def test_true_is_one_proxy(self):
         gateway = self.gateway_with(
             route("/", "web", request_fields={"set": {"x-real-ip": "{client}"}}), trust_forwarded=True
         )
-        fields = [("X-Forwarded-For", "6.6.6.6, 10.1.1.1")]
-        self.assertEqual(self.fields(gateway, fields, "127.0.0.1")["x-real-ip"], "10.1.1.1")
+        fields = [("X-Forwarded-For", "6.6.6.6, 10.1.1.1"), ("X-Forwarded-Proto", "https, http")]
+        seen = self.fields(gateway, fields, "127.0.0.1")
+        self.assertEqual((seen["x-real-ip"], seen["x-forwarded-proto"]), ("10.1.1.1", "http"))
 
     def test_a_proxy_behind_a_balancer(self):
         """The PROXY protocol says who has connected, and that decides whether its fields are believed."""

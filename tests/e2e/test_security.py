@@ -239,7 +239,7 @@ class Sandbox(Security):
         self.assertIsNone(self.bounds(gateway, "http"))
         return bounds
 
-    @unittest.skipUnless(IS_ROOT, "as root")
+    @unittest.skipUnless(IS_ROOT, "not here: as root")
     def test_of_root(self):
         gateway = self.gateway(*self.blocks())
         bounds = self.check_shut(gateway)
@@ -287,25 +287,25 @@ class Sandbox(Security):
         """A service that any user may execute."""
         python = next((path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(path)), None)
         if python is None:
-            self.skipTest("no Python that other users may execute")
+            self.skipTest("not here: no Python that other users may execute")
         folder = self.folder()
         shutil.copy(HERE / "intruder.py", folder)
         shutil.copytree(ROOT / "sdk" / "python" / "pilotlight", folder / "pilotlight")
         os.chown(folder, 65534, 65534)
         return service(name, [python, "-B", "intruder.py"], dir=str(folder), **settings) + route(f"/{name}", service=name)
 
-    @unittest.skipUnless(IS_ROOT, "as root")
+    @unittest.skipUnless(IS_ROOT, "not here: as root")
     def test_of_another_user(self):
         """A user namespace does what root's rights do elsewhere."""
         if subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "unshare", "-Ur", "true"], capture_output=True).returncode:
-            self.skipTest("no user namespaces here")
+            self.skipTest("not here: no user namespaces")
         start = 'exec setpriv --reuid=65534 --regid=65534 --clear-groups {binary} "$@"'
         gateway = self.as_user(start, self.public(sandbox="strict"), self.public("http", transport="http"))
         bounds = self.check_shut(gateway)
         self.assertIsNone(bounds["processes"])
         self.assert_eventually(lambda: "does not keep services that use the pipe from: seeing processes" in gateway.output(), gateway.output())
 
-    @unittest.skipUnless(IS_ROOT, "as root")
+    @unittest.skipUnless(IS_ROOT, "not here: as root")
     def test_without_namespaces(self):
         """What is missing is said, at the start and in the status; the admin socket is refused all the same, and an HTTP service connects to nothing."""
         start = (
@@ -313,7 +313,7 @@ class Sandbox(Security):
             'unset INSIDE; echo 0 > /proc/sys/user/max_mnt_namespaces || exit 9\nexec {binary} "$@"'
         )
         if subprocess.run(["unshare", "-U", "--map-root-user", "sh", "-c", "echo 0 > /proc/sys/user/max_mnt_namespaces"]).returncode:
-            self.skipTest("no user namespaces here")
+            self.skipTest("not here: no user namespaces")
         blocks = (self.public(sandbox="strict"), self.public("http", transport="http"), self.public("lone", transport="http", sandbox="strict"))
         gateway = self.as_user(start, *blocks, user=0)
         said = "does not keep services that use the pipe from: connecting to Unix sockets of others"
@@ -357,11 +357,11 @@ class Inherited(Security):
         for name in ("open", "all"):
             self.assertGreaterEqual(names[name], little | {"AWS_SECRET_ACCESS_KEY", "SSL_CERT_FILE"})
 
-    @unittest.skipUnless(IS_ROOT, "as root")
+    @unittest.skipUnless(IS_ROOT, "not here: as root")
     def test_under_another_user_home_is_that_users(self):
         python = next((path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(path)), None)
         if python is None:
-            self.skipTest("no Python that other users may execute")
+            self.skipTest("not here: no Python that other users may execute")
         folder = self.folder()
         shutil.copy(HERE / "intruder.py", folder)
         shutil.copytree(ROOT / "sdk" / "python" / "pilotlight", folder / "pilotlight")
@@ -489,7 +489,7 @@ class RuntimeFolder(Security):
         gateway.process.wait()
         self.assert_eventually(lambda: not runtime.exists(), "the guardian has left the folder")
 
-    @unittest.skipUnless(IS_ROOT, "as root")
+    @unittest.skipUnless(IS_ROOT, "not here: as root")
     def test_a_folder_that_others_may_change_is_not_used(self):
         folder = self.folder()
         for name, owner, mode in (("open", 0, 0o777), ("foreign", 65534, 0o755), ("link", 0, None)):
@@ -504,13 +504,13 @@ class RuntimeFolder(Security):
                 self.assertNotIn(folder, self.runtime_dir(gateway).parents)
                 self.assertEqual(self.result(self.run_in(gateway, "result = 1")), 1)
 
-    @unittest.skipUnless(IS_ROOT, "as root")
+    @unittest.skipUnless(IS_ROOT, "not here: as root")
     def test_roots_folder_is_a_folder_of_root(self):
         """A link in its place is not followed, and the next place is taken."""
         folder = self.folder()
         (folder / "victim").mkdir(mode=0o755)
         if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
-            self.skipTest("no mount namespaces here")
+            self.skipTest("not here: no mount namespaces")
         for squat in (f"ln -s {folder}/victim /run/pilotlight", "mkdir /run/pilotlight; chown 65534 /run/pilotlight", "true"):
             with self.subTest(squat):
                 gateway = self.started_by(
@@ -527,7 +527,7 @@ class RuntimeFolder(Security):
                 self.assertEqual(list((folder / "victim").iterdir()), [])
                 self.assertEqual(self.result(self.run_in(gateway, "result = 1")), 1)
 
-    @unittest.skipUnless(IS_ROOT, "as root")
+    @unittest.skipUnless(IS_ROOT, "not here: as root")
     def test_commands_do_not_speak_to_sockets_of_others(self):
         """A folder that looks like a gateway's, made by somebody else where everybody may make one."""
         folder = self.folder()

@@ -353,7 +353,7 @@ class TroubleTest(UsersTest):
         script = f'mount -t tmpfs -o size=8m none "{room}" && head -c 1000000 /dev/zero >"{self.folder}/{ballast}" && exec "$@"'
         before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh")
         if subprocess.run([*before[:4], "true"], capture_output=True).returncode:
-            self.skipTest("this system makes no user namespaces, so no disk can be filled; store::writer's tests use SQLite's own limit")
+            self.skipTest("not here: this system makes no user namespaces, so no disk can be filled; store::writer's tests use SQLite's own limit")
         users = self.users(before=before)
         kept, refused = [], []
         with users.client() as client:

@@ -131,7 +131,7 @@ class RestTest(LabTest):
 
     def peer(self, name, part, file):
         if not (PEERS / "rest" / "target" / file).exists():
-            self.skipTest(f"{name} is not built; build it with lab/peers/rest/build.sh {part}")
+            self.skipTest(f"optional: {name} is not built; build it with lab/peers/rest/build.sh {part}")
         self.measured("mixed", name, peers=PEERS)
 
     def test_the_list_says_what_there_is_and_what_is_missing(self):

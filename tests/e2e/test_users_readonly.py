@@ -36,7 +36,7 @@ class ReadOnlyTest(unittest.TestCase):
         )
         before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh")
         if subprocess.run([*before[:4], "true"], capture_output=True).returncode:
-            self.skipTest("this system makes no user namespaces, so no file system can be made read-only")
+            self.skipTest("not here: this system makes no user namespaces, so no file system can be made read-only")
         service = Users(self.folder / "old.db").start()
         service.stop()
         for db in ["old.db", "new.db", "data/new.db", "missing/new.db"]:

@@ -1,5 +1,6 @@
 // A Chromium of the system, and a report to show in it.
 
+import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -9,14 +10,14 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 import { chromium } from 'playwright-core';
 
-const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
+export const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
 export const pilotlight = process.env.PILOTLIGHT ?? join(root, 'target/debug/pilotlight');
 /** Milliseconds for whatever is waited for: a busy machine takes a while. */
 const LIMIT = 120_000;
 /** Kept, to be looked at. */
 export const screenshots = join(root, 'target/page');
 mkdirSync(screenshots, { recursive: true });
-export const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** A folder with report.json and all that `pilotlight lab show` makes of it. */
 export function report() {
@@ -48,6 +49,16 @@ export function launch() {
   // Chromium has no sandbox for root.
   const args = process.getuid() === 0 ? ['--no-sandbox'] : [];
   return chromium.launch({ executablePath: browserProgram(), args, timeout: LIMIT });
+}
+
+/** Fails for whatever keeps people from reading or using the page (WCAG 2.1 AA, and the rules of `more`). */
+export async function assertAccessible(page, ...more) {
+  await page.evaluate(axe);
+  const rules = ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice', ...more];
+  const { violations, passes } = await page.evaluate((runOnly) => window.axe.run(document, { runOnly }), rules);
+  const found = violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 160)}: ${node.failureSummary}`));
+  assert.deepEqual(found, []);
+  assert.ok(passes.some(({ id }) => id === 'color-contrast'), 'contrast was looked at');
 }
 
 /** A page whose every complaint and every request is kept. */

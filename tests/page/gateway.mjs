@@ -1,4 +1,4 @@
-// A gateway that runs for a test, with the configuration that it needs.
+// A gateway that runs for a test, with the configuration that it needs, and the dashboard of one.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 
 import { pilotlight } from './browser.mjs';
 
@@ -18,24 +19,51 @@ export async function freePort() {
   return port;
 }
 
-/** A gateway with `lines` behind its address; `prepare` is called with its folder before it starts. */
-export async function start(lines, prepare = () => {}) {
+/** Runs the gateway of a configuration file until it answers. */
+export async function run(config, url, { log = 'inherit' } = {}) {
+  const child = spawn(pilotlight, ['run', '--config', config], { stdio: ['ignore', 'ignore', log] });
+  const ended = new Promise((resolve) => { child.on('exit', resolve); });
+  for (let tries = 0; ; tries += 1) {
+    const answered = await fetch(url).then(() => true, () => false);
+    if (answered) break;
+    assert.ok(tries < 600 && child.exitCode === null, 'the gateway starts');
+    await new Promise((resolve) => { setTimeout(resolve, 50); });
+  }
+  const end = async (signal) => {
+    child.kill(signal);
+    await ended;
+  };
+  return { child, end };
+}
+
+/** A gateway with `lines` behind its address; `prepare` is called with its folder before it starts. `log`: where its log goes. */
+export async function start(lines, prepare = () => {}, { admin = false, log = 'inherit' } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'pilotlight-page-'));
   const port = await freePort();
   prepare(folder);
   const config = join(folder, 'pilotlight.toml');
-  writeFileSync(config, [`listen = "127.0.0.1:${port}"`, 'admin = false', ...lines].join('\n'));
-  const child = spawn(pilotlight, ['run', '--config', config], { stdio: ['ignore', 'ignore', 'inherit'] });
+  writeFileSync(config, [`listen = "127.0.0.1:${port}"`, ...(admin ? [] : ['admin = false']), ...lines].join('\n'));
   const url = `http://127.0.0.1:${port}`;
-  for (let tries = 0; ; tries += 1) {
-    const answered = await fetch(url).then(() => true, () => false);
-    if (answered) break;
-    assert.ok(tries < 200 && child.exitCode === null, 'the gateway starts');
-    await new Promise((resolve) => { setTimeout(resolve, 50); });
-  }
-  const stop = () => new Promise((resolve) => {
-    child.on('exit', resolve);
+  const gateway = { url, folder, config, ...await run(config, url, { log }) };
+  gateway.stop = async () => {
+    await gateway.end('SIGTERM');
+    rmSync(folder, { recursive: true, force: true });
+  };
+  /** Kills the process, and starts another one later. */
+  gateway.kill = () => gateway.end('SIGKILL');
+  gateway.again = async () => Object.assign(gateway, await run(config, url, { log }));
+  return gateway;
+}
+
+/** `pilotlight ui` of a gateway, and its link. */
+export async function dashboard(gateway, ...options) {
+  const child = spawn(pilotlight, ['ui', '--json', '--config', gateway.config, ...options], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = new Promise((resolve) => { child.on('exit', resolve); });
+  const { value } = await createInterface({ input: child.stdout })[Symbol.asyncIterator]().next();
+  const stop = async () => {
     child.kill('SIGTERM');
-  }).then(() => rmSync(folder, { recursive: true, force: true }));
-  return { url, stop };
+    await ended;
+  };
+  const { url } = JSON.parse(value);
+  return { url, origin: new URL(url).origin, child, stop };
 }

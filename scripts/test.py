@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""Runs every suite, two at a time, and says at the end what failed and how long what took.
+
+Run through `make test` and `make test-all`, which install what is needed.
+
+    test.py                 the short form: every scenario, with fewer kills, bytes and cases
+    test.py --long          the long form: what CI runs
+    test.py --only WORD     the suites whose name contains this; may be given several times
+    test.py --list          their names
+
+A suite's output stays in target/test-results; its last lines are printed when it ends. What failed, and why, is at the
+very end. CI fails on a test that skips because something is missing here: see tests/skips.py.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import xml.etree.ElementTree as xml
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = str(ROOT / "target" / "venv" / "bin" / "python")
+GATEWAY = str(ROOT / "target" / "debug" / "pilotlight")
+RESULTS = ROOT / "target" / "test-results"
+LANES = 2
+# End-to-end tests wait most of the time: for processes to start, limits to pass, servers to notice.
+AT_ONCE = 4
+# Transcripts, each with a gateway or a service of its own, likewise.
+TRANSCRIPTS_AT_ONCE = 4
+LIMIT_S = 3600.0
+SLOWEST = 50
+# Lines that are printed: of a suite that passed, of one that failed, of the reason of a test that failed.
+LINES = {"passed": 3, "failed": 150, "reason": 24}
+# What the programs of sdk/conformance print of each transcript and check.
+LINE = re.compile(r"^(ok  |FAIL|skip) (.*?)(?: \(P-[^)]*\))?(?: (\d+\.\d+) s)?$", re.M)
+
+
+@dataclass
+class Suite:
+    name: str
+    command: list
+    folder: Path = ROOT
+    # Where the suite writes its results as JUnit's XML; without it, its output has a line for each test.
+    junit: Path | None = None
+    environment: dict = field(default_factory=dict)
+    # Nothing else runs meanwhile.
+    alone: bool = False
+
+
+@dataclass
+class Case:
+    name: str
+    seconds: float
+    outcome: str  # passed, failed, skipped
+    reason: str = ""
+
+
+@dataclass
+class Result:
+    suite: Suite
+    status: int
+    wall: float
+    cpu: float
+    cases: list
+    # The last lines of its output.
+    end: str = ""
+
+    def count(self, outcome):
+        return sum(case.outcome == outcome for case in self.cases)
+
+
+def last(text, count):
+    return "\n".join(text.rstrip().splitlines()[-count:])
+
+
+def slug(name):
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def pytest(name, folder, *words, **settings):
+    """Tests of unittest and pytest; `-p skips` is tests/skips.py."""
+    junit = RESULTS / f"{slug(name)}.xml"
+    plugins = ["-p", "skips", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:hypothesispytest"]
+    command = [PYTHON, "-m", "pytest", "--quiet", *plugins, f"--junitxml={junit}", *words]
+    return Suite(name, command, ROOT / folder, junit, {"PYTHONPATH": str(ROOT / "tests")}, **settings)
+
+
+def node(name, folder, pattern, *words):
+    """Tests of node's own runner."""
+    junit = RESULTS / f"{slug(name)}.xml"
+    reporters = [
+        *("--test-reporter=spec", "--test-reporter-destination=stdout"),
+        *("--test-reporter=junit", f"--test-reporter-destination={junit}"),
+    ]
+    files = sorted(str(file) for file in (ROOT / folder).glob(pattern))
+    return Suite(name, ["node", "--test", *words, *reporters, *files], ROOT / folder, junit)
+
+
+def conformance(name, service, megabytes):
+    folder = "sdk/conformance"
+    play = [f"{folder}/run_service.py", "--cmd", service, "--jobs", str(TRANSCRIPTS_AT_ONCE)]
+    live = [f"{folder}/live.py", "--pilotlight", GATEWAY, "--service", service, "--name", name]
+    return [
+        Suite(f"sdk {name}: transcripts", [PYTHON, *play]),
+        Suite(f"sdk {name}: through the gateway", [PYTHON, *live, "--megabytes", str(megabytes)]),
+    ]
+
+
+def suites(is_long):
+    """Those that take longest first: a lane that is free takes the next."""
+    megabytes = 64 if is_long else 16
+    nextest = [str(ROOT / "target" / "venv" / "bin" / "cargo-nextest"), "nextest", "run", "--workspace"]
+    rust = Suite("rust", nextest, junit=ROOT / "target" / "nextest" / "default" / "junit.xml")
+    transcripts = ["sdk/conformance/run_gateway.py", "--pilotlight", GATEWAY, "--jobs", str(TRANSCRIPTS_AT_ONCE)]
+    adversary = ["-m", "adversary", "--time", "60" if is_long else "20"]
+    others = ("--ignore=test_lab_layers.py", "--ignore=test_testssl.py")
+    return [
+        pytest("end to end", "tests/e2e", "--numprocesses", str(AT_ONCE), *others),
+        rust,
+        # A thousand handshakes in a shell script: minutes of its own.
+        *([pytest("end to end: testssl", "tests/e2e", "test_testssl.py")] if is_long else []),
+        node("pages in a browser", "tests/page", "*.test.mjs", "--test-concurrency=3"),
+        Suite("adversary", [PYTHON, *adversary], ROOT / "tests"),
+        Suite("rust: examples of the documentation", ["cargo", "test", "--quiet", "--doc", "--workspace"]),
+        Suite("gateway: transcripts", [PYTHON, *transcripts]),
+        *conformance("node", f"node {ROOT}/sdk/node/demo.js", megabytes),
+        *conformance("python", f"{PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
+        *conformance("rust", f"{ROOT}/target/debug/examples/demo", megabytes),
+        node("sdk node", "sdk/node", "test/*.test.js", "--test-concurrency=3"),
+        pytest("sdk python", "sdk/python", "tests"),
+        pytest("conformance: its own tests", "sdk/conformance", "tests"),
+        pytest("make run, as a user would try it", "scripts", "test_demo.py"),
+        pytest("lab: its own tests", "lab", "tests"),
+        pytest("crates/redis: its generator", "crates/redis", "codegen"),
+        # Lifetimes of a second.
+        Suite("public suite of HTTP cache tests", [PYTHON, "tests/http-cache-tests/run.py"], alone=True),
+        # Instructions of a gateway are the same each time only if nobody keeps its client waiting.
+        pytest("end to end: instructions and layers", "tests/e2e", "test_lab_layers.py", alone=True),
+    ]
+
+
+def play(suite, environment):
+    log = RESULTS / f"{slug(suite.name)}.log"
+    begin = time.monotonic()
+    with open(log, "wb") as output:
+        own = environment | suite.environment
+        process = subprocess.Popen(
+            suite.command, cwd=suite.folder, env=own, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+        watch = threading.Timer(LIMIT_S, process.kill)
+        watch.start()
+        # Not `process.wait`: this tells the processor time, too.
+        _, status, usage = os.wait4(process.pid, 0)
+        watch.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+    text = log.read_text(errors="replace")
+    cases = of_junit(suite.junit) if suite.junit else of_lines(text)
+    return Result(suite, process.returncode, time.monotonic() - begin, usage.ru_utime + usage.ru_stime, cases), text
+
+
+def of_junit(path):
+    if not path.exists():
+        return []
+    cases = []
+    for one in xml.parse(path).iter("testcase"):
+        found = {child.tag: child for child in one}
+        outcome = "failed" if {"failure", "error"} & found.keys() else "skipped" if "skipped" in found else "passed"
+        reason = found["skipped"].get("message", "") if outcome == "skipped" else ""
+        if outcome == "failed":
+            told = found.get("failure", found.get("error"))
+            reason = last(f"{told.get('message', '')}\n{told.text or ''}".split("stack backtrace:")[0], LINES["reason"])
+        name = f"{one.get('classname', '')} {one.get('name')}".removeprefix("test ")
+        cases.append(Case(name, float(one.get("time") or 0), outcome, reason))
+    return cases
+
+
+def of_lines(text):
+    outcomes = {"ok  ": "passed", "FAIL": "failed", "skip": "skipped"}
+    return [Case(name, float(seconds or 0), outcomes[mark]) for mark, name, seconds in LINE.findall(text)]
+
+
+class Run:
+    """All suites: those that can stand each other in lanes, then the others one by one."""
+
+    def __init__(self, chosen, environment):
+        self.environment = environment
+        self.waiting = [suite for suite in chosen if not suite.alone]
+        self.alone = [suite for suite in chosen if suite.alone]
+        self.results = []
+        self.lock = threading.Lock()
+
+    def run(self):
+        lanes = [threading.Thread(target=self._lane, args=(self.waiting,)) for _ in range(LANES)]
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            lane.join()
+        self._lane(self.alone)
+        return self.results
+
+    def _lane(self, queue):
+        while True:
+            with self.lock:
+                if not queue:
+                    return
+                suite = queue.pop(0)
+                print(f"=== {suite.name}: begins", flush=True)
+            result, text = play(suite, self.environment)
+            with self.lock:
+                self.results.append(result)
+                end = "passed"
+                if result.status:
+                    end = f"FAILED with status {result.status}: {' '.join(suite.command)}"
+                print(f"\n=== {suite.name}\n{last(text, LINES['failed' if result.status else 'passed'])}", flush=True)
+                result.end = last(text, LINES["reason"])
+                print(f"=== {suite.name}: {end}, in {result.wall:.0f} s\n", flush=True)
+
+
+def report(results, seconds, built):
+    print(f"=== how long what took: {os.cpu_count()} processors, load at the end {os.getloadavg()[0]:.1f}\n")
+    print(f"{'suite':<40} {'seconds':>8} {'CPU':>8} {'tests':>6} {'failed':>6} {'skipped':>7}")
+    for one in sorted(results, key=lambda one: -one.wall):
+        counts = (len(one.cases), one.count("failed"), one.count("skipped"))
+        print(f"{one.suite.name:<40} {one.wall:>8.1f} {one.cpu:>8.1f} {counts[0]:>6} {counts[1]:>6} {counts[2]:>7}")
+    tests, cpu = sum(len(one.cases) for one in results), sum(one.cpu for one in results)
+    print(f"{f'all, after building in {built:.0f} s':<40} {seconds:>8.1f} {cpu:>8.1f} {tests:>6}")
+    cases = [(one.suite.name, case) for one in results for case in one.cases]
+    print(f"\n=== the {SLOWEST} slowest tests\n")
+    for name, case in sorted(cases, key=lambda each: -each[1].seconds)[:SLOWEST]:
+        print(f"{case.seconds:>8.1f} s  {name}: {case.name}")
+    print("\n=== skipped\n")
+    for name, case in cases:
+        if case.outcome == "skipped":
+            print(f"  {name}: {case.name}" + (f": {case.reason}" if case.reason else ""))
+
+
+def report_failures(failed):
+    """Every test that failed with the text of its assertion; the last thing that is printed."""
+    print("\n=== FAILED")
+    for one in failed:
+        cases = [case for case in one.cases if case.outcome == "failed"]
+        for case in cases:
+            print(f"\n--- {one.suite.name}: {case.name}")
+            if case.reason:
+                print(textwrap.indent(case.reason, "    "))
+        if not any(case.reason for case in cases):
+            print(f"\n--- {one.suite.name}: status {one.status}; the end of its output")
+            print(textwrap.indent(one.end, "    "))
+
+
+def environment_of(is_long):
+    own = {
+        "PILOTLIGHT": GATEWAY,
+        "PILOTLIGHT_TUNNEL_CLIENTS": str(ROOT / "target" / "tunnel-clients"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return dict(os.environ) | own | ({"PILOTLIGHT_TEST_FORM": "long"} if is_long else {})
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--long", action="store_true", help="the long form")
+    parser.add_argument("--only", action="append", metavar="WORD", help="suites whose name contains this")
+    parser.add_argument("--list", action="store_true", help="the names of the suites")
+    options = parser.parse_args()
+    options.chosen = [one for one in suites(options.long) if any(word in one.name for word in options.only or [""])]
+    if not options.chosen:
+        parser.error(f"no suite's name contains {' or '.join(options.only)}; --list has them")
+    return options
+
+
+def main():
+    options = parse()
+    if options.list:
+        print("\n".join(suite.name for suite in options.chosen))
+        return 0
+    environment = environment_of(options.long)
+    begin = time.monotonic()
+    print("=== building", flush=True)
+    if subprocess.run(["cargo", "build", "--workspace", "--all-targets"], cwd=ROOT).returncode:
+        return 1
+    built = time.monotonic() - begin
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    RESULTS.mkdir(parents=True)
+    results = Run(options.chosen, environment).run()
+    report(results, time.monotonic() - begin - built, built)
+    failed = [one for one in results if one.status]
+    if failed:
+        report_failures(failed)
+        print(f"\nsuites that failed: {', '.join(one.suite.name for one in failed)}")
+    print(f"\n{len(results) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
