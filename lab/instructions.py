@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Instructions of one request in user space, by callgrind: unlike times they are the same on a busy machine.
 
-    lab/instructions.py target/release/pilotlight [another binary …]
+    lab/instructions.py target/release/pilotlight [another binary …] [--traces 0.01]
 
 For each binary and kind of request a gateway runs under callgrind twice, with few requests and with many; the difference, divided by the
 number of requests, is the cost of one. `hit`: 64 connections, no pipelining. `pipelined`: ten at once. `passed on`: to an HTTP service that is
-not measured. Under callgrind a reading of the clock is a system call, of which only the call counts: add some 60 instructions for each.
+not measured. With `--traces` each is measured a second time, that share of requests sampled and their spans sent to a collector that takes
+everything. Under callgrind a reading of the clock is a system call, of which only the call counts: add some 60 instructions for each.
 """
 import argparse
 import json
@@ -61,15 +62,43 @@ def load(port, requests, depth):
     return -(-requests // (CONNECTIONS * depth)) * CONNECTIONS * depth
 
 
-def instructions(binary, cache, requests, depth):
+def collect(listener):
+    """A collector: takes whatever comes, and says so."""
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=take, args=(connection,), daemon=True).start()
+
+
+def take(connection):
+    with connection, connection.makefile("rb") as lines:
+        while (line := lines.readline()) != b"":
+            length = 0
+            while line not in (b"\r\n", b""):
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+                line = lines.readline()
+            lines.read(length)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n")
+
+
+def instructions(binary, cache, requests, depth, traces):
     """All instructions of a gateway that answered so many requests, and how many they were."""
-    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0), backlog=256) as origin:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.create_server(("127.0.0.1", 0), backlog=256) as origin,
+        socket.create_server(("127.0.0.1", 0)) as collector,
+    ):
+        threading.Thread(target=collect, args=(collector,), daemon=True).start()
         head = b"cache-control: max-age=3600\r\n" if cache else b""
         threading.Thread(target=serve, args=(origin, head), daemon=True).start()
         config = Path(folder) / "pilotlight.toml"
         config.write_text(
             f'listen = "127.0.0.1:0"\nworkers = 1\n[services.origin]\nurl = "http://127.0.0.1:{origin.getsockname()[1]}"\n'
             f'[[routes]]\npath = "/"\nservice = "origin"\ncache = {str(cache).lower()}\n'
+            + (f'[traces]\nendpoint = "http://127.0.0.1:{collector.getsockname()[1]}/v1/traces"\nsample = {traces}\n' if traces else "")
         )
         out = Path(folder) / "callgrind.out"
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--trace-children=no", binary, "--config", config]
@@ -84,10 +113,14 @@ def instructions(binary, cache, requests, depth):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("binaries", nargs="+")
+    arguments.add_argument("--traces", type=float, metavar="SHARE", help="of requests that are sampled")
+    options = arguments.parse_args()
     for name, cache, depth in (("hit", True, 1), ("pipelined", True, 10), ("passed on", False, 1)):
-        for binary in arguments.parse_args().binaries:
-            (few, few_count), (many, many_count) = (instructions(binary, cache, requests, depth) for requests in (FEW, MANY))
-            print(f"{name:10} {(many - few) / (many_count - few_count):10.0f}  {binary}", flush=True)
+        for binary in options.binaries:
+            for traces in (None, options.traces) if options.traces else (None,):
+                (few, few_count), (many, many_count) = (instructions(binary, cache, requests, depth, traces) for requests in (FEW, MANY))
+                each = (many - few) / (many_count - few_count)
+                print(f"{name:10} {each:10.0f}  {binary}{f', {traces:.1%} sampled' if traces else ''}", flush=True)
 
 
 if __name__ == "__main__":
