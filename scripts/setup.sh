@@ -131,6 +131,7 @@ for_test() {
   need cc build-essential "SQLite of examples/users, zstd, ring, the allocator"
   need valgrind valgrind "instructions of the hot paths"
   need pebble pebble "tests of certificates by ACME"
+  need h2load nghttp2-client "tests of the lab"
   need setpriv util-linux "tests of certificates by ACME"
   need certutil libnss3-tools "tests of the local authority"
   need testssl testssl.sh "tests of TLS"

@@ -144,6 +144,10 @@ class Client:
         return self.answer(stream)
 
 
+def request_head(target="/show", fields=()):
+    return [(":method", "GET"), (":scheme", "http"), (":path", target), (":authority", "demo.test"), *fields]
+
+
 class Frames:
     """Frames by hand."""
 
@@ -159,8 +163,7 @@ class Frames:
         self.socket.close()
 
     def head(self, target="/show", fields=()):
-        head = [(":method", "GET"), (":scheme", "http"), (":path", target), (":authority", "demo.test"), *fields]
-        return self.encoder.encode(head)
+        return self.encoder.encode(request_head(target, fields))
 
     def send(self, data):
         """Whether the other side took it."""

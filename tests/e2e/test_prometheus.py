@@ -170,6 +170,14 @@ class Dashboard(Watched):
             return not empty
 
         self.assertTrue(eventually(have_all, 60), f"without data: {empty}")
+        with self.subTest("annotations, variables"):
+            for name, expression in queries():
+                if name.startswith("annotation"):
+                    prometheus.query(filled(expression))  # an error of the query raises
+            for variable in DASHBOARD["templating"]["list"]:
+                if found := re.fullmatch(r"label_values\((.*), (\w+)\)", variable.get("definition", "")):
+                    values = {sample["metric"].get(found[2]) for sample in prometheus.query(filled(found[1]))}
+                    self.assertTrue(values - {None}, variable["name"])
         with self.subTest("exemplars"):
             found = prometheus.get(
                 "query_exemplars",
@@ -183,14 +191,6 @@ class Dashboard(Watched):
             self.gateway.wait()
             sent = {span.trace_id.hex() for span in self.collector.all()}
             self.assertLessEqual(traces, sent)
-        with self.subTest("annotations, variables"):
-            for name, expression in queries():
-                if name.startswith("annotation"):
-                    prometheus.query(filled(expression))  # an error of the query raises
-            for variable in DASHBOARD["templating"]["list"]:
-                if found := re.fullmatch(r"label_values\((.*), (\w+)\)", variable.get("definition", "")):
-                    values = {sample["metric"].get(found[2]) for sample in prometheus.query(filled(found[1]))}
-                    self.assertTrue(values - {None}, variable["name"])
 
     def test_only_metrics_that_there_are(self):
         """The dashboard and the alerts name what the gateway's source exposes."""

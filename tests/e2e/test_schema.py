@@ -223,7 +223,7 @@ class Schema(unittest.TestCase):
                         yield part, name, shape["minimum"], shape["maximum"]
 
     def test_the_shipped_file_is_what_the_command_prints(self):
-        self.assertEqual(json.loads((ROOT / "docs" / "pilotlight.schema.json").read_text()), self.schema)
+        self.assertEqual(json.loads((ROOT / "crates/cli/src/config/pilotlight.schema.json").read_text()), self.schema)
 
     def test_every_example_of_the_reference_is_valid(self):
         text = (ROOT / "docs" / "configuration.md").read_text()

@@ -19,6 +19,8 @@ EXPLAINED = {
     # Its client ends its connection with the handshake, and tickets of TLS 1.3 come behind that (RFC 8446 §4.6.1), so
     # it has none to come back with. `test_resumption` counts what is resumed.
     "sessionresumption_ticket": ("WARN", "check failed because of connect problem"),
+    # The client's own openssl has no GOST, which the gateway does not offer.
+    "engine_problem": ("WARN", f"No engine or GOST support via engine with your {shutil.which('openssl')}"),
 }
 
 # Checks that have to have been made, of each part of the program.

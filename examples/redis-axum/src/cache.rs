@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 
 /// Deletes the lock if it is still ours.
 const UNLOCK: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
-/// A lookup that takes longer is no help.
+/// How long Redis may take for a lookup by default: one that takes longer is no help.
 const LOOKUP_TIMEOUT: Duration = Duration::from_millis(250);
 /// How often it is looked whether another process has made the value.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -30,6 +30,7 @@ pub struct Cache {
     ttl: Duration,
     /// The longest time that making a value takes: after it, the lock of whoever died over it is gone.
     patience: Duration,
+    lookup_timeout: Duration,
     flights: Arc<Mutex<HashMap<String, Flight>>>,
 }
 
@@ -72,7 +73,13 @@ pub enum Origin {
 impl Cache {
     /// Values live for about `ttl`; making one takes at most `patience`.
     pub fn new(client: Client, ttl: Duration, patience: Duration) -> Self {
-        Self { client, ttl, patience, flights: Arc::default() }
+        Self { client, ttl, patience, lookup_timeout: LOOKUP_TIMEOUT, flights: Arc::default() }
+    }
+
+    /// Redis may take another time for a lookup than 250 ms, after which a value is made without it.
+    pub fn lookup_timeout(mut self, timeout: Duration) -> Self {
+        self.lookup_timeout = timeout;
+        self
     }
 
     /// The value of `key`, made by `make` if nobody has it.
@@ -120,11 +127,11 @@ impl Cache {
     async fn wait(&self, key: &str, lock: &str, token: &str) -> Result<Claim, Error> {
         let since = Instant::now();
         loop {
-            if let Some(value) = self.client.get(key).timeout(LOOKUP_TIMEOUT).await? {
+            if let Some(value) = self.client.get(key).timeout(self.lookup_timeout).await? {
                 return Ok(Claim::Value(value));
             }
             let options = SetOptions::new().nx().px(milliseconds(self.patience));
-            if self.client.set_with(lock, token, options).timeout(LOOKUP_TIMEOUT).await?
+            if self.client.set_with(lock, token, options).timeout(self.lookup_timeout).await?
                 || since.elapsed() > self.patience
             {
                 return Ok(Claim::Locked);

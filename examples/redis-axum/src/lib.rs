@@ -31,6 +31,12 @@ impl App {
         Self { client, cache, made: Arc::default() }
     }
 
+    /// Redis may take this long for a lookup.
+    pub fn lookup_timeout(mut self, timeout: Duration) -> Self {
+        self.cache = self.cache.lookup_timeout(timeout);
+        self
+    }
+
     /// Reports made by this process.
     pub fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)

@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn a_removal_that_failed_is_repeated_and_meanwhile_the_user_is_not_read_from_the_cache() {
         let server = Server::start().unwrap();
-        let shared = Shared::redis(&server.url(), Duration::from_millis(100)).unwrap();
+        let shared = Shared::redis(&server.url(), Duration::from_secs(1)).unwrap();
         run([&shared, &shared], &async |one, other| {
             put_old(one).await;
             server.stop().unwrap();

@@ -137,8 +137,14 @@ async fn send(writers: &mut HashMap<u64, Vec<OwnedWriteHalf>>, instance: u64, fr
 /// Runs a test, in bounded time.
 #[track_caller]
 pub(crate) fn run<F: Future>(test: F) -> F::Output {
+    run_within(LIMIT, test)
+}
+
+/// The same for a test that has much to do.
+#[track_caller]
+pub(crate) fn run_within<F: Future>(limit: Duration, test: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(LIMIT, test).await.expect("the test took too long") })
+    runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("the test took too long") })
 }
 
 /// The program beside the tests that is its own guardian.
