@@ -3,10 +3,11 @@
 
     lab/instructions.py target/release/pilotlight [another binary …] [--traces 0.01]
 
-For each binary and kind of request a gateway runs under callgrind twice, with few requests and with many; the difference, divided by the
-number of requests, is the cost of one. `hit`: 64 connections, no pipelining. `pipelined`: ten at once. `passed on`: to an HTTP service that is
-not measured. With `--traces` each is measured a second time, that share of requests sampled and their spans sent to a collector that takes
-everything. Under callgrind a reading of the clock is a system call, of which only the call counts: add some 60 instructions for each.
+For each binary and kind of request a gateway runs under callgrind twice, with few requests and with many; the
+difference, divided by the number of requests, is the cost of one. `hit`: 64 connections, no pipelining. `pipelined`:
+ten at once. `passed on`: to an HTTP service that is not measured. With `--traces` each is measured a second time, with
+that share of requests sampled and their spans sent to a collector that takes everything. Under callgrind a reading of
+the clock is a system call, of which only the call counts: add some 60 instructions for each.
 """
 import argparse
 import json
@@ -94,11 +95,12 @@ def instructions(binary, cache, requests, depth, traces):
         threading.Thread(target=collect, args=(collector,), daemon=True).start()
         head = b"cache-control: max-age=3600\r\n" if cache else b""
         threading.Thread(target=serve, args=(origin, head), daemon=True).start()
+        collected = f"http://127.0.0.1:{collector.getsockname()[1]}/v1/traces"
+        sampling = f'[traces]\nendpoint = "{collected}"\nsample = {traces}\n' if traces else ""
         config = Path(folder) / "pilotlight.toml"
         config.write_text(
             f'listen = "127.0.0.1:0"\nworkers = 1\n[services.origin]\nurl = "http://127.0.0.1:{origin.getsockname()[1]}"\n'
-            f'[[routes]]\npath = "/"\nservice = "origin"\ncache = {str(cache).lower()}\n'
-            + (f'[traces]\nendpoint = "http://127.0.0.1:{collector.getsockname()[1]}/v1/traces"\nsample = {traces}\n' if traces else "")
+            f'[[routes]]\npath = "/"\nservice = "origin"\ncache = {str(cache).lower()}\n{sampling}'
         )
         out = Path(folder) / "callgrind.out"
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--trace-children=no", binary, "--config", config]
@@ -118,7 +120,9 @@ def main():
     for name, cache, depth in (("hit", True, 1), ("pipelined", True, 10), ("passed on", False, 1)):
         for binary in options.binaries:
             for traces in (None, options.traces) if options.traces else (None,):
-                (few, few_count), (many, many_count) = (instructions(binary, cache, requests, depth, traces) for requests in (FEW, MANY))
+                (few, few_count), (many, many_count) = (
+                    instructions(binary, cache, requests, depth, traces) for requests in (FEW, MANY)
+                )
                 each = (many - few) / (many_count - few_count)
                 print(f"{name:10} {each:10.0f}  {binary}{f', {traces:.1%} sampled' if traces else ''}", flush=True)
 

@@ -3,12 +3,12 @@
 
     lab/saves.py --rounds 30 --saves 1000
 
-For each kind of project the file is saved as editors do (written beside it, then renamed), and the page is asked for again and
-again from that moment on; the time ends with the first byte of an answer of the new program. Node's project is a server of its own
-(`node:http`); Rust's is the demo of crates/pipe, whose folder gets a new file: what Cargo takes is not part of it.
+For each kind of project the file is saved as editors do (written beside it, then renamed), and the page is asked for
+again and again from that moment on; the time ends with the first byte of an answer of the new program. Node's project
+is a server of its own (`node:http`); Rust's is the demo of crates/pipe, whose folder gets a new file: what Cargo takes is not part of it.
 Beside Flask and Node stands their floor: the same program started by hand, until its first byte.
 
-Then a thousand saves, a save each --pause seconds, while four clients ask: all that are not answered with 200 are counted.
+Then a thousand saves, one every --pause seconds, while four clients ask: answers other than 200 are counted.
 `PILOTLIGHT` names the binary.
 """
 
@@ -120,7 +120,11 @@ def times_of(kind, rounds):
 
 
 # The least that serves the same: this interpreter with wsgiref; node by itself.
-WSGIREF = "import sys, app; from wsgiref.simple_server import make_server as m; m('127.0.0.1', int(sys.argv[1]), app.app).serve_forever()"
+WSGIREF = """
+import sys, app
+from wsgiref.simple_server import make_server
+make_server("127.0.0.1", int(sys.argv[1]), app.app).serve_forever()
+"""
 FLOORS = {"flask": ("app.py", FLASK, [PYTHON, "-B", "-c", WSGIREF]), "node": ("server.js", NODE, ["node", "server.js"])}
 
 
@@ -184,16 +188,16 @@ def saves_under_load(count, pause):
         for thread in threads:
             thread.join()
         took = time.monotonic() - begun
-    programs = len(set(answers))
     return {
-        "saves": count, "seconds": round(took, 1), "answers": len(answers), "programs_seen": programs, "failed": len(wrong), "first": wrong[:5],
+        "saves": count, "seconds": round(took, 1), "answers": len(answers), "programs_seen": len(set(answers)),
+        "failed": len(wrong), "first": wrong[:5],
     }  # fmt: skip
 
 
 def summary(times):
     if not times:
         return None
-    return {f"{name}_ms": round(of(times), 1) for name, of in (("median", statistics.median), ("min", min), ("max", max))}
+    return {f"{of.__name__}_ms": round(of(times), 1) for of in (statistics.median, min, max)}
 
 
 def main():

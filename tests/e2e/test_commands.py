@@ -39,6 +39,14 @@ class Unix(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
+class Help(unittest.TestCase):
+    def test_it_begins_with_what_the_program_is(self):
+        done = subprocess.run([str(BINARY), "--help"], capture_output=True, text=True, timeout=20)
+        self.assertEqual(done.returncode, 0)
+        self.assertTrue(done.stdout.startswith("A gateway for local services: "), done.stdout[:200])
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 120)
+
+
 class Forged(TestCase):
     """Lines of logs, reset texts and what a service prints stay within their line, and drive no terminal."""
 

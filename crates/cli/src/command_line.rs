@@ -18,7 +18,7 @@ use pilotlight_printable::printable_lines;
 
 /// A gateway for local services: starts them on their first request, speaks to them over a pipe or HTTP, caches.
 #[derive(Parser)]
-#[command(name = "pilotlight", version, about, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+#[command(name = "pilotlight", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -175,7 +175,7 @@ The new process gets the listening sockets; the old one goes on if the new one d
 
 Gateways that share a Redis are told, and the answer says which have done it.")]
     Purge(Box<Purging>),
-    /// Say what would become of a request: route, service, cache, limits
+    /// Explain how a request would be handled: route, service, cache, limits
     #[command(after_help = "Examples:
   pilotlight explain /users/7
   pilotlight explain http://example.org/users/7 -H 'cache-control: no-cache'

@@ -1,5 +1,5 @@
-//! The gateway's own HTTP interface, for the one who operates it: what runs, where the time goes, what would become of
-//! a request. `docs/admin-api.md` describes it.
+//! The gateway's own HTTP interface, for the one who operates it: what runs, where the time goes, how
+//! a request would be handled. `docs/admin-api.md` describes it.
 //!
 //! It has a thread of its own, so that it answers when the workers are busy, and it costs them nothing while nobody
 //! asks. It listens on a Unix socket that only its owner may open, and, if asked for, gives out metrics over TCP.

@@ -1,4 +1,4 @@
-//! `GET /explain`: what would become of a request, and by which rule. Nothing is sent anywhere.
+//! `GET /explain`: how a request would be handled, and by which rule. Nothing is sent anywhere.
 
 use std::time::{Duration, Instant};
 
@@ -165,7 +165,7 @@ fn service(target: &ServiceTarget) -> Value {
     }
 }
 
-/// What would become of a request for the service.
+/// How a request for the service would be handled.
 fn next(service: &Service, status: &Status) -> String {
     if status.circuit != CircuitState::Closed && status.state != ServiceState::Ready {
         let now = Instant::now();
