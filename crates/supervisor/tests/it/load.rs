@@ -14,8 +14,9 @@ fn a_flood_of_200_mb_neither_blocks_nor_grows_nor_starves() {
         let lease = bed.service(0).ready(0).await.unwrap();
         lease.instance().mark_answered();
         // Nobody takes lines while it floods.
+        let second = bed.service(1);
         let other = tokio::select! {
-            other = bed.service(1).ready(0) => other.unwrap(),
+            other = second.ready(0) => other.unwrap(),
             _ = lease.instance().ended() => panic!("the other service starved until the flood was over"),
         };
         assert_eq!(lease.instance().ended().await.exit, Some(Exit::Code(7)));
