@@ -53,8 +53,8 @@ class Step:
 class Terminal:
     """A folder with a terminal, in which commands run one after the other."""
 
-    def __init__(self, program, folder):
-        self.folder, self.free = folder, str(free_port())
+    def __init__(self, program, folder, port):
+        self.folder, self.free = folder, str(port)
         places = folder / "bin"
         places.mkdir()
         (places / "pilotlight").symlink_to(program)
@@ -124,9 +124,10 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def session(program):
+def session(program, port):
+    """Every step of the script, with a gateway on a port that is free."""
     with tempfile.TemporaryDirectory(prefix="pilotlight-recording-") as folder:
-        return list(Terminal(Path(program).resolve(), Path(folder)).play())
+        return list(Terminal(Path(program).resolve(), Path(folder), port).play())
 
 
 def main():
@@ -134,7 +135,7 @@ def main():
     program = arguments[0] if arguments else ROOT / "target" / "debug" / "pilotlight"
     if not shutil.which("curl"):
         sys.exit("no curl: run scripts/setup.sh test")
-    steps = session(program)
+    steps = session(program, free_port())
     for step in steps:
         print(f"$ {step.typed}", *step.lines, sep="\n")
     if "--write" in sys.argv:

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as xml
 
 import pages
 from harness import BINARY, ROOT, setUpModule
+from ports import free_port
 
 sys.path.insert(0, str(ROOT / "site"))
 
@@ -23,7 +24,7 @@ class Recording(unittest.TestCase):
         root = xml.parse(recording.PICTURE).getroot()
         drawn = ["".join(text.itertext()) for text in root.iter(f"{SVG}text") if text.get("class") == "line"]
         played = []
-        for step in recording.session(BINARY):
+        for step in recording.session(BINARY, free_port()):
             played += [f"$ {step.typed}", *(terminal.plain(line) for line in step.lines)]
         shapes = [pages.shape(line) for line in played if line.strip()]
         self.assertEqual([pages.shape(line) for line in drawn], shapes, "make recording")

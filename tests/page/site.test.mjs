@@ -20,7 +20,7 @@ let folder;
 
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), 'pilotlight-site-'));
-  execFileSync('python3', ['-B', join(root, 'site/build.py'), '--out', join(folder, 'site')], { timeout: 300_000 });
+  execFileSync(join(root, 'target/venv/bin/python'), ['-B', join(root, 'site/build.py'), '--out', join(folder, 'site')], { timeout: 300_000 });
   browser = await launch();
 });
 after(async () => {
