@@ -1,5 +1,6 @@
 """`pilotlight trust` and `untrust`, with the programs that people have: each store is one of the test's own."""
 
+import json
 import os
 import shutil
 import socket
@@ -155,8 +156,7 @@ class Clients(Home):
         (self.home / "site").mkdir()
         (self.home / "site/index.html").write_text("<p>a local page</p>")
         config = self.home / "pilotlight.toml"
-        listen = self.url.rstrip("/")
-        config.write_text(f'listen = "{listen}"\n[[routes]]\npath = "/"\nfiles = "site"\n')
+        self.write(self.url.rstrip("/"))
         self.pilotlight("check", "--config", config)
         gateway = subprocess.Popen(
             [str(BINARY), "--config", str(config)],
@@ -174,6 +174,20 @@ class Clients(Home):
                 break
         else:
             self.fail("the gateway ended")
+
+    def write(self, *listen):
+        file = self.home / "pilotlight.toml"
+        file.write_text(f'listen = {json.dumps(listen)}\n[[routes]]\npath = "/"\nfiles = "site"\n')
+
+    def test_an_address_that_a_reload_adds_has_its_certificate(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        self.write(self.url.rstrip("/"), f"https://added.localhost:{port}")
+        self.pilotlight("reload", "--config", self.home / "pilotlight.toml")
+        bundle = self.home / "roots.pem"
+        self.pilotlight("trust", "--only", "system", "--bundle", bundle)
+        is_shown, said = self.shows(["curl", "-sS", f"https://added.localhost:{port}/"], CURL_CA_BUNDLE=str(bundle))
+        self.assertTrue(is_shown, said)
 
     def shows(self, argv, **env):
         done = run(argv, self.home, **env)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    GatewayOptions, Inherited, IoUring, IssuerOptions, ListenAddr, LocalAuthority, RedisTier, ServiceTarget, Serving,
+    GatewayOptions, Inherited, IoUring, IssuerOptions, ListenAddr, RedisTier, ServiceTarget, Serving,
     Settings, StorageSettings, TraceOptions,
 };
 use pilotlight_supervisor::{Service, ServiceSpec};
@@ -68,6 +68,7 @@ pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving 
         routes: config.routes.clone(),
         errors: config.errors.clone(),
         settings: Settings { traces: traces(config), ..config.settings.clone() },
+        local_hosts: config.listen.iter().filter_map(|listener| listener.local_host.clone()).collect(),
         schedules: config.schedules.iter().map(|schedule| Arc::clone(&schedule.spec)).collect(),
     }
 }
@@ -133,8 +134,7 @@ fn issuers(config: &Config) -> IssuerOptions {
         }
         settings
     });
-    let hosts = config.listen.iter().filter_map(|listener| listener.local_host.clone()).collect();
-    IssuerOptions { acme, local: LocalAuthority { folder: data.join(trust::FOLDER), hosts } }
+    IssuerOptions { acme, local_folder: data.join(trust::FOLDER) }
 }
 
 fn redis(redis: &config::CacheRedis) -> RedisTier {

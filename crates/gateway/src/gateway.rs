@@ -143,7 +143,7 @@ impl Gateway {
         let abandoned = options.cache.as_ref().map(|cache| cache.abandoned).unwrap_or_default();
         let tiers = options.cache.map(|cache| Tiers::start(cache, options.redis)).transpose()?;
         let Tiers { cache, second, coherence } = tiers.unwrap_or_default();
-        let issuers = Issuers::start(options.issuers, options.tls.store(), &new.wanted, &options.serving.routes)?;
+        let issuers = Issuers::start(options.issuers, options.tls.store(), &new.wanted, &options.serving)?;
         let metrics = Registry::new(workers);
         let keys = KeySources::default();
         let exporter = Exporter::following(options.serving.settings.traces.as_ref());
@@ -219,7 +219,7 @@ impl Gateway {
     /// Answers requests by something else from now on. Connections of clients, exchanges, what is cached, and the ways
     /// to services that stay the same objects are left as they are; limits count for connections that begin now.
     pub fn reload(&mut self, listeners: NewListeners, serving: Serving) {
-        self.common.issuers.follow(&listeners.wanted, &serving.routes);
+        self.common.issuers.follow(&listeners.wanted, &serving);
         self.common.exporter.follow(serving.settings.traces.as_ref());
         let schedules = serving.schedules.clone();
         self.common.table.store(Arc::new(table(serving, &self.common.keys, &self.common.metrics)));

@@ -13,13 +13,21 @@ use pilotlight_tls::{Certificate, CertificateStore, Source};
 
 /// How often it is looked whether a certificate should be renewed: machines sleep, and their clocks are set.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
+/// How long a reload waits for certificates of new hosts.
+const SIGNING_TIME: Duration = Duration::from_secs(3);
 /// Most hosts that the local authority signs for.
 pub(crate) const MAX_HOSTS: usize = 1024;
 
 /// A running thread; dropping it ends the thread.
 pub(crate) struct InternalThread {
-    hosts: Option<mpsc::Sender<BTreeSet<String>>>,
+    hosts: Option<mpsc::Sender<Follow>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Other hosts, and who waits for their certificates.
+struct Follow {
+    hosts: BTreeSet<String>,
+    signed: mpsc::SyncSender<()>,
 }
 
 /// Why there is none.
@@ -49,27 +57,38 @@ impl InternalThread {
     ) -> Result<Self, InternalError> {
         let mut signer = Signer { folder, store: Arc::clone(store), signed: BTreeMap::new() };
         signer.follow(hosts, SystemTime::now())?;
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel::<Follow>();
         let (mut hosts, thread) = (hosts.clone(), std::thread::Builder::new().name("local-authority".into()));
         let thread = thread.spawn(move || {
             loop {
-                match receiver.recv_timeout(LOOK_EVERY) {
-                    Ok(new) => hosts = new,
-                    Err(RecvTimeoutError::Timeout) => {}
+                let waiting = match receiver.recv_timeout(LOOK_EVERY) {
+                    Ok(new) => {
+                        hosts = new.hosts;
+                        Some(new.signed)
+                    }
+                    Err(RecvTimeoutError::Timeout) => None,
                     Err(RecvTimeoutError::Disconnected) => return,
-                }
+                };
                 if let Err(e) = signer.follow(&hosts, SystemTime::now()) {
                     tracing::error!("{e}");
+                }
+                if let Some(signed) = waiting {
+                    let _ = signed.send(()); // nobody waits any more
                 }
             }
         })?;
         Ok(Self { hosts: Some(sender), thread: Some(thread) })
     }
 
-    /// These are the hosts from now on.
+    /// These are the hosts from now on. Waits until they are signed for, so that clients of a new address are accepted,
+    /// for [`SIGNING_TIME`] at most.
     pub(crate) fn follow(&self, hosts: BTreeSet<String>) {
-        if let Some(sender) = &self.hosts {
-            let _ = sender.send(hosts); // it has ended, and said why
+        let (signed, is_signed) = mpsc::sync_channel(1);
+        if let Some(sender) = &self.hosts
+            && sender.send(Follow { hosts, signed }).is_ok()
+            && let Err(RecvTimeoutError::Timeout) = is_signed.recv_timeout(SIGNING_TIME)
+        {
+            tracing::warn!("the local authority takes long to sign; clients of new hosts are refused until then");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use pilotlight_tls::CertificateStore;
 use crate::certificates::{AcmeCertificates, has_file};
 use crate::head::Head;
 use crate::internal::{InternalError, InternalThread};
-use crate::options::{IssuerOptions, ListenAddr, LocalAuthority, RouteSpec};
+use crate::options::{IssuerOptions, ListenAddr, RouteSpec, Serving};
 use crate::routes::host_of;
 
 /// How long the storage may take to give out what it has before clients are accepted.
@@ -37,7 +38,7 @@ pub enum IssuerError {
 /// Those that run; dropping it ends them.
 pub(crate) struct Issuers {
     acme: Option<AcmeThread>,
-    local: LocalAuthority,
+    local_folder: PathBuf,
     /// Begun with the first host.
     signing: Mutex<Option<InternalThread>>,
     store: Arc<CertificateStore>,
@@ -50,13 +51,13 @@ impl Issuers {
         options: IssuerOptions,
         store: &Arc<CertificateStore>,
         listen: &[ListenAddr],
-        routes: &[RouteSpec],
+        serving: &Serving,
     ) -> Result<Self, IssuerError> {
-        let IssuerOptions { acme, local } = options;
+        let IssuerOptions { acme, local_folder } = options;
         let acme = acme.as_ref().map(|acme| AcmeThread::start(acme, store)).transpose()?;
-        let issuers = Self { acme, local, signing: Mutex::default(), store: Arc::clone(store) };
-        issuers.sign_locally(listen, routes)?;
-        issuers.follow_acme(routes);
+        let issuers = Self { acme, local_folder, signing: Mutex::default(), store: Arc::clone(store) };
+        issuers.sign_locally(listen, serving)?;
+        issuers.follow_acme(&serving.routes);
         // After an upgrade clients come at once.
         if let Some(acme) = &issuers.acme {
             acme.handle.wait_until_read(STORED_TIME);
@@ -65,21 +66,21 @@ impl Issuers {
     }
 
     /// These are the addresses and the routes from now on.
-    pub(crate) fn follow(&self, listen: &[ListenAddr], routes: &[RouteSpec]) {
-        self.follow_acme(routes);
-        if let Err(e) = self.sign_locally(listen, routes) {
+    pub(crate) fn follow(&self, listen: &[ListenAddr], serving: &Serving) {
+        self.follow_acme(&serving.routes);
+        if let Err(e) = self.sign_locally(listen, serving) {
             tracing::error!("hosts have no certificate: {e}");
         }
     }
 
-    fn sign_locally(&self, listen: &[ListenAddr], routes: &[RouteSpec]) -> Result<(), IssuerError> {
+    fn sign_locally(&self, listen: &[ListenAddr], serving: &Serving) -> Result<(), IssuerError> {
         let has_tls = listen.iter().any(|address| matches!(address, ListenAddr::Tls(_)));
-        let hosts = if has_tls { hosts_of(routes, &self.local.hosts, &self.store) } else { BTreeSet::new() };
+        let hosts = if has_tls { hosts_of(&serving.routes, &serving.local_hosts, &self.store) } else { BTreeSet::new() };
         let mut signing = self.signing.lock();
         match &*signing {
             Some(thread) => thread.follow(hosts),
             None if hosts.is_empty() => {}
-            None => *signing = Some(InternalThread::start(self.local.folder.clone(), &self.store, &hosts)?),
+            None => *signing = Some(InternalThread::start(self.local_folder.clone(), &self.store, &hosts)?),
         }
         Ok(())
     }

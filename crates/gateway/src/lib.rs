@@ -101,7 +101,7 @@ pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, AccessLogTarget, CacheSettings, EVENTS_PATH, External,
-    ExternalAddr, GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr, LocalAuthority, PlainHttp,
+    ExternalAddr, GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr, PlainHttp,
     RedisTier, Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol, ServerTiming, ServiceTarget,
     Serving, Settings,
 };

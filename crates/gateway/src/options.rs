@@ -1,5 +1,6 @@
 //! What a gateway is told when it starts: plain data, already checked by whoever read it.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ mod issuers;
 mod route;
 
 pub use crate::listen_addr::ListenAddr;
-pub use issuers::{IssuerOptions, LocalAuthority};
+pub use issuers::IssuerOptions;
 pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -117,6 +118,8 @@ pub struct Serving {
     pub errors: ErrorPages,
     /// What counts for a client's connection from its beginning to its end.
     pub settings: Settings,
+    /// Hosts that the local authority signs for besides those of routes: names of addresses that are listened on.
+    pub local_hosts: BTreeSet<String>,
     /// Requests that services get at certain times; no two have the same name.
     pub schedules: Vec<Arc<ScheduleSpec>>,
 }

@@ -138,7 +138,7 @@ struct Paths {
 impl Table {
     /// `keys` has those that tokens are verified by; `series` finds where the requests of a route are counted.
     pub(crate) fn new(serving: Serving, keys: &KeySources, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
-        let Serving { services, mut routes, errors, settings, schedules } = serving;
+        let Serving { services, mut routes, errors, settings, local_hosts: _, schedules } = serving;
         routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
         let mut table = Self {
             routes: Vec::new(),
@@ -321,6 +321,8 @@ pub(crate) fn host_of(authority: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
     use crate::options::{External, ExternalAddr, RouteTo, ServerProtocol};
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
@@ -344,6 +346,7 @@ mod tests {
                 routes,
                 errors: ErrorPages::default(),
                 settings: Settings::default(),
+                local_hosts: BTreeSet::new(),
                 schedules: Vec::new(),
             },
             &KeySources::default(),
