@@ -39,6 +39,12 @@ need_sshd() {
   [ -x /usr/sbin/sshd ] || need sshd openssh-server "tests of deploys"
 }
 
+# Servers of logs, whose programs are not in everybody's PATH.
+need_log_servers() {
+  [ -x /lib/systemd/systemd-journald ] || need systemd-journald systemd "tests of logs"
+  [ -x /usr/sbin/rsyslogd ] || need rsyslogd rsyslog "tests of logs"
+}
+
 # The browser that looks at the lab's report.
 need_browser() {
   [ -n "${CHROMIUM:-}" ] && return
@@ -58,6 +64,7 @@ install_packages() {
   "${as_root[@]}" apt-get install -o DPkg::Lock::Timeout="$APT_WAIT" --yes --quiet --no-install-recommends "${packages[@]}"
   case " ${packages[*]} " in *" redis-server "*) stop_service redis-server "${as_root[@]}" ;; esac
   case " ${packages[*]} " in *" prometheus "*) stop_service prometheus "${as_root[@]}" ;; esac
+  case " ${packages[*]} " in *" rsyslog "*) stop_service rsyslog "${as_root[@]}" ;; esac
 }
 
 # Debian starts the service of a package that it installs; the tests want the program only. A service that was there before is left alone.
@@ -125,6 +132,7 @@ for_test() {
   need curl curl "tests of the demo"
   need ssh openssh-client "tests of deploys"
   need_sshd
+  need_log_servers
   need htpasswd apache2-utils "tests of passwords"
   need zsh zsh "tests of its completions"
   need fish fish "tests of its completions"

@@ -47,6 +47,14 @@ socket = "admin.sock"
 listen = "127.0.0.1:9090"
 [traces]
 sample = 0.5
+[log]
+path = "syslog:udp://127.0.0.1:514"
+facility = "local0"
+syslog_format = "rfc5424"
+[service_log]
+path = "services.log"
+format = "json"
+max_size = "1GiB"
 
 [access_log]
 path = "access.log"

@@ -53,6 +53,7 @@ mod isolation;
 mod jwt;
 mod listeners;
 mod load;
+mod logs;
 mod model;
 mod networks;
 mod operate;
@@ -83,8 +84,8 @@ pub use diagnostic::{Code, Diagnostic, Severity, Span};
 pub use listeners::Ports;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, load_text, parse, reread};
 pub use model::{
-    AdminSocket, CacheRedis, Config, Listener, Operate, PageFile, RedisUrl, Service, ServiceKind, Tls, Traces,
-    TracesWords, Workers,
+    AdminSocket, CacheRedis, Config, Listener, LogFormat, LogOptions, Operate, PageFile, RedisUrl, Service,
+    ServiceKind, Tls, Traces, TracesWords, Workers,
 };
 pub use render::Style;
 pub use report::Report;

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::config::{AdminSocket, Config, Report};
+use crate::log_end::LogEnd;
 use crate::service_log::Layout;
 use crate::standard_error::StandardError;
 
@@ -34,8 +35,10 @@ pub(crate) struct Reports {
     /// The configuration in force.
     pub(crate) shown: Shown,
     pub(crate) stderr: StandardError,
-    /// How lines of services are printed.
+    /// How lines of services are printed on the standard error.
     pub(crate) layout: Layout,
+    /// Where lines of services go.
+    pub(crate) services: LogEnd,
 }
 
 /// What is operated.
@@ -59,7 +62,7 @@ pub(crate) fn start(
     inherited: Sockets,
 ) -> anyhow::Result<Option<Admin>> {
     let Operated { file, config, runtime_dir, gateway, supervisor } = operated;
-    reopen_on_signal(gateway).context("SIGUSR1 cannot be waited for")?;
+    reopen_on_signal(gateway, reports.stderr.clone()).context("SIGUSR1 cannot be waited for")?;
     let socket = config.operate.admin.as_ref().map(|socket| socket_path(socket, runtime_dir));
     if socket.is_none() && config.operate.metrics.is_none() {
         return Ok(None);
@@ -90,9 +93,9 @@ pub(crate) fn socket_path(socket: &AdminSocket, runtime_dir: &Path) -> PathBuf {
     }
 }
 
-/// Opens the access log anew on SIGUSR1, as log rotation asks for. Without a log the signal has no effect; left alone,
+/// Opens the files of logs anew on SIGUSR1, as log rotation asks for. Without one the signal has no effect; left alone,
 /// it would end the process.
-fn reopen_on_signal(gateway: &Gateway) -> std::io::Result<()> {
+fn reopen_on_signal(gateway: &Gateway, stderr: StandardError) -> std::io::Result<()> {
     let reopen = gateway.log_reopener();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     // Here, not in the thread: from now on the signal is known.
@@ -104,6 +107,7 @@ fn reopen_on_signal(gateway: &Gateway) -> std::io::Result<()> {
         runtime.block_on(async {
             while asked.recv().await.is_some() {
                 reopen();
+                stderr.reopen();
             }
         });
     };

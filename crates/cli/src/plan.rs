@@ -139,6 +139,8 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("cache", (&old.cache, &old.cache_redis) != (&new.cache, &new.cache_redis)),
         ("admin", old.operate.admin != new.operate.admin),
         ("metrics", old.operate.metrics != new.operate.metrics),
+        ("log", old.operate.log != new.operate.log),
+        ("service_log", old.operate.service_log != new.operate.service_log),
         ("access_log", old.operate.access_log != new.operate.access_log),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()

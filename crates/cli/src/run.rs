@@ -15,10 +15,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::announce::announce;
 use crate::config::{AdminSocket, Code, Config, Loaded, Ports, Report, Style, commands};
 use crate::dev;
+use crate::log_end::Logs;
 use crate::memory;
 use crate::notify::{self, Note};
 use crate::operate::{self, Operated, Reports, Shown, Sockets};
 use crate::origin::Origin;
+use crate::own_log;
 use crate::presence::{self, Presence, Record};
 use crate::reload::{self, Followed, Live};
 use crate::runtime_folder::{self, For};
@@ -140,7 +142,8 @@ fn start(
 ) -> anyhow::Result<(Running, Signals)> {
     let Loaded { config, warnings } = loaded;
     stderr.print(&warnings.render(commands::style_for_stderr()));
-    service_log::start_tracing(stderr, origin.project().map_or(service_log::DEFAULT_LEVELS, |_| dev::LEVELS));
+    let logs = Logs::open(&config.operate, stderr)?;
+    own_log::start(&logs.own, stderr, origin.project().map_or(own_log::DEFAULT_LEVELS, |_| dev::LEVELS));
     let (orders, ordered) = mpsc::unbounded_channel(); // at most as many as the admin interface has connections
     // Before anybody knows that there is somebody to signal.
     let signals = Signals::install(ordered).context("signals cannot be waited for")?;
@@ -148,7 +151,7 @@ fn start(
     let turn = turn.map(|turn| Box::new(turn) as Box<dyn FnOnce() + Send>);
     let layout = origin.project().map_or_else(service_log::Layout::numbered, |_| dev::layout(config));
     let shown = Shown::new(origin.file(), warnings);
-    let reports = Reports { logs: LogBook::default(), shown, stderr: stderr.clone(), layout };
+    let reports = Reports { logs: LogBook::default(), shown, stderr: stderr.clone(), layout, services: logs.services };
     let running = match Running::start(Source { origin, config }, reports, orders, handover, turn) {
         Ok(running) => running,
         Err(e) => {
@@ -460,7 +463,8 @@ fn supervise(
         runtime_dir: runtime_dir.to_owned(),
         log,
     };
-    service_log::print_lines(lines, reports.logs.clone(), reports.stderr.clone(), reports.layout.clone())
+    let printer = service_log::Printer { end: reports.services.clone(), layout: reports.layout.clone() };
+    service_log::print_lines(lines, reports.logs.clone(), printer)
         .context("the thread that prints services' output cannot be started")?;
     Ok(pilotlight_supervisor::start(options, settings::specs(config).cloned())?)
 }

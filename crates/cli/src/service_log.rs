@@ -1,27 +1,18 @@
-//! What a run says on the standard error: its own events, and the lines that services print.
+//! The lines that services print, and where they go.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal};
 
-use crate::standard_error::StandardError;
 use pilotlight_dev::{Colours, Columns};
 use pilotlight_gateway::LogBook;
+use pilotlight_logs::{Field, Names, Outlet, Record, Severity, Shape, rfc3339};
 use pilotlight_printable::printable;
-use pilotlight_supervisor::LogLine;
+use pilotlight_supervisor::{LogLine, Output};
+use serde_json::json;
 use tokio::sync::mpsc;
-use tracing::field::Field;
-use tracing_subscriber::field::MakeExt as _;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::FormatFields;
-use tracing_subscriber::fmt::format::{Writer, debug_fn};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Environment variable with the levels of events, of all or of a part of the program: `info`, `debug`,
-/// `warn,pilotlight_gateway=trace`.
-const LEVELS: &str = "PILOTLIGHT_LOG";
-/// The client of Redis tells of every attempt to connect; what comes of them for the cache, the cache says once.
-pub(crate) const DEFAULT_LEVELS: &str = "info,pilotlight_redis=error";
+use crate::config::LogFormat;
+use crate::log_end::{LogEnd, Look, now_ms};
 
 /// How lines of services are printed.
 #[derive(Clone, Debug)]
@@ -42,12 +33,11 @@ impl Layout {
             Self::Numbered(colours) => printed(line, *colours == Colours::On),
             Self::Columns(columns) => {
                 let width = terminal_width();
-                let mark = if line.cut { " … (cut)" } else { "" };
                 let mut whole = String::new();
                 if line.dropped > 0 {
                     whole = columns.error(&format!("{} lines of {} dropped", line.dropped, line.service), width);
                 }
-                whole.push_str(&columns.line(&line.service, &format!("{}{mark}", line.text), width));
+                whole.push_str(&columns.line(&line.service, &format!("{}{}", line.text, mark(line)), width));
                 whole
             }
         }
@@ -60,50 +50,105 @@ pub(crate) fn terminal_width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
-/// Prints events of these levels, or what the environment asks for.
-pub(crate) fn start_tracing(stderr: &StandardError, levels: &str) {
-    let asked = std::env::var(LEVELS).ok().filter(|asked| !asked.is_empty()).unwrap_or_else(|| levels.to_owned());
-    let filter = asked.parse().unwrap_or_else(|e| {
-        stderr.say(&format!("pilotlight: {LEVELS}={asked:?} is ignored, because it has no levels like `debug`: {e}"));
-        levels.parse().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO))
-    });
-    let events = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(stderr.clone())
-        .with_ansi(io::stderr().is_terminal())
-        .with_target(false)
-        .fmt_fields(fields())
-        .finish()
-        .with(filter);
-    if let Err(e) = events.try_init() {
-        stderr.say(&format!("pilotlight: events are not printed: {e}"));
+/// Where lines of services go, and how they look there.
+#[derive(Clone, Debug)]
+pub(crate) struct Printer {
+    pub(crate) end: LogEnd,
+    /// On the standard error.
+    pub(crate) layout: Layout,
+}
+
+impl Printer {
+    fn print(&self, line: &LogLine) {
+        match &self.end {
+            LogEnd::StandardError(stderr, Look::Text) => stderr.print(&self.layout.printed(line)),
+            LogEnd::StandardError(stderr, Look::Prefixed) => {
+                let text = printed(line, false);
+                text.lines().for_each(|text| stderr.print(&format!("<{}>{text}\n", Severity::Info as u8)));
+            }
+            LogEnd::StandardError(stderr, Look::Json) => stderr.print(&json_line(line)),
+            LogEnd::Outlet { outlet, shape: Some(shape), format } => {
+                if line.dropped > 0 {
+                    let text = format!("{} lines dropped", line.dropped);
+                    message(outlet, shape, line, Severity::Warning, &text);
+                }
+                let text = match format {
+                    LogFormat::Text => format!("{}{}", line.text, mark(line)),
+                    LogFormat::Json => json_line(line).trim_end().to_owned(),
+                };
+                message(outlet, shape, line, Severity::Info, &text);
+            }
+            LogEnd::Outlet { outlet, shape: None, format } => outlet.push(|out| match format {
+                LogFormat::Json => out.extend_from_slice(json_line(line).as_bytes()),
+                LogFormat::Text => {
+                    for text in printed(line, false).lines() {
+                        rfc3339(out, now_ms());
+                        out.push(b' ');
+                        out.extend_from_slice(text.as_bytes());
+                        out.push(b'\n');
+                    }
+                }
+            }),
+        }
     }
 }
 
-/// The message, then `name=value`. Whatever others wrote stands in one of them, so all of it is made printable here, in
-/// one line.
-fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
-    let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| match field.name() {
-        "message" => writer.write_str(&printable(&format!("{value:?}"))),
-        name if writer.has_ansi_escapes() => {
-            write!(writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{}", printable(&format!("{value:?}")))
-        }
-        name => write!(writer, "{name}={}", printable(&format!("{value:?}"))),
+fn message(outlet: &Outlet, shape: &Shape, line: &LogLine, severity: Severity, text: &str) {
+    let instance = line.instance.to_string();
+    let field = |name, value| Field { name, value: Cow::Borrowed(value) };
+    let fields = [
+        field("service", line.service.as_bytes()),
+        field("instance", instance.as_bytes()),
+        field("output", output(line).as_bytes()),
+    ];
+    let record = Record {
+        at_ms: now_ms(),
+        severity,
+        identifier: &line.service,
+        process: line.instance,
+        message: text.as_bytes(),
+        fields: &fields,
+        names: Names::Own,
     };
-    debug_fn(field).delimited(" ")
+    outlet.push(|out| shape.encode(out, &record));
+}
+
+fn json_line(line: &LogLine) -> String {
+    let mut time = Vec::new();
+    rfc3339(&mut time, now_ms());
+    let mut value = json!({
+        "time": String::from_utf8_lossy(&time),
+        "service": &*line.service,
+        "instance": line.instance,
+        "output": output(line),
+        "message": line.text,
+    });
+    if line.cut {
+        value["cut"] = true.into();
+    }
+    if line.dropped > 0 {
+        value["dropped"] = line.dropped.into();
+    }
+    pilotlight_printable::json(format!("{value}\n"))
+}
+
+fn output(line: &LogLine) -> &'static str {
+    match line.output {
+        Output::Stdout => "stdout",
+        Output::Stderr => "stderr",
+    }
+}
+
+fn mark(line: &LogLine) -> &'static str {
+    if line.cut { " … (cut)" } else { "" }
 }
 
 /// Prints services' lines, and keeps them for those who ask, on a thread of its own, so that neither services nor the
 /// supervisor wait for it: what it cannot take in time is dropped and counted.
-pub(crate) fn print_lines(
-    mut lines: mpsc::Receiver<LogLine>,
-    logs: LogBook,
-    stderr: StandardError,
-    layout: Layout,
-) -> io::Result<()> {
+pub(crate) fn print_lines(mut lines: mpsc::Receiver<LogLine>, logs: LogBook, printer: Printer) -> io::Result<()> {
     let print = move || {
         while let Some(line) = lines.blocking_recv() {
-            stderr.print(&layout.printed(&line));
+            printer.print(&line);
             logs.push(line);
         }
     };
@@ -112,15 +157,14 @@ pub(crate) fn print_lines(
 }
 
 fn printed(line: &LogLine, colour: bool) -> String {
-    let LogLine { service, instance, text, cut, dropped, .. } = line;
+    let LogLine { service, instance, text, dropped, .. } = line;
     let (on, off) = if colour { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
     let instance = if *instance == 0 { "zygote".to_owned() } else { instance.to_string() };
     let mut whole = String::with_capacity(text.len() + 64);
     if *dropped > 0 {
         whole.push_str(&format!("{on}{service}#{instance} |{off} … {dropped} lines dropped\n"));
     }
-    let mark = if *cut { " … (cut)" } else { "" };
-    let text = printable(text);
+    let (mark, text) = (mark(line), printable(text));
     whole.push_str(&format!("{on}{service}#{instance} |{off} {text}{mark}\n"));
     whole
 }

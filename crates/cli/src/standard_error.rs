@@ -9,10 +9,11 @@
 use std::io::{self, Write};
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use pilotlight_logs::Outlet;
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -35,6 +36,25 @@ struct Relay {
     /// Everything has been written.
     done: Condvar,
     dropped: Arc<AtomicU64>,
+    others: OnceLock<Others>,
+}
+
+/// What the gateway and its services say elsewhere.
+#[derive(Debug)]
+pub(crate) struct Others {
+    /// Where that is.
+    pub(crate) outlets: Vec<Outlet>,
+    /// What becomes of whole lines for the standard error.
+    pub(crate) lines: Lines,
+}
+
+/// What becomes of whole lines for the standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// They are written to it.
+    Written,
+    /// They are events, which are a log's.
+    Events,
 }
 
 #[derive(Debug, Default)]
@@ -58,8 +78,16 @@ impl StandardError {
         Ok(Self(shared))
     }
 
+    /// Makes known what is said elsewhere, once.
+    pub(crate) fn share(&self, others: Others) {
+        let _ = self.0.others.set(others); // a process starts its logs once
+    }
+
     /// Has whole lines written, without their last line end.
     pub(crate) fn say(&self, lines: &str) {
+        if self.0.others.get().is_some_and(|others| others.lines == Lines::Events) {
+            return tracing::info!("{}", lines.strip_prefix("pilotlight: ").unwrap_or(lines));
+        }
         let mut text = String::with_capacity(lines.len() + 1);
         text.push_str(lines);
         text.push('\n');
@@ -71,13 +99,24 @@ impl StandardError {
         self.0.push(text.as_bytes());
     }
 
-    /// Lines that were not written for lack of room.
-    pub(crate) fn dropped(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.0.dropped)
+    /// Lines that were not written, here and elsewhere.
+    pub(crate) fn dropped(&self) -> Vec<Arc<AtomicU64>> {
+        let outlets = self.outlets().iter().map(Outlet::dropped);
+        outlets.chain([Arc::clone(&self.0.dropped)]).collect()
+    }
+
+    /// Opens files anew, after somebody has moved them.
+    pub(crate) fn reopen(&self) {
+        self.outlets().iter().for_each(Outlet::reopen);
+    }
+
+    fn outlets(&self) -> &[Outlet] {
+        self.0.others.get().map_or(&[], |others| &others.outlets)
     }
 
     /// Waits until everything has been written, for a moment at most. To be called when nobody says anything any more.
     pub(crate) fn finish(&self) {
+        self.outlets().iter().for_each(Outlet::finish);
         let is_busy = |state: &mut State| !state.is_closed && (state.is_writing || state.has_more());
         let (_state, _) = self
             .0
@@ -232,7 +271,7 @@ mod tests {
         for _ in 0..MAX_UNWRITTEN / 1024 + 3 {
             error.say(&line);
         }
-        assert_eq!(error.dropped().load(Relaxed), 3);
+        assert_eq!(error.0.dropped.load(Relaxed), 3);
         permit.send(()).unwrap();
         assert_eq!(taken.recv().unwrap(), b"first\n");
         permit.send(()).unwrap();
@@ -247,6 +286,6 @@ mod tests {
         error.say("nobody");
         error.finish();
         assert!(error.0.locked().text.is_empty());
-        assert_eq!(error.dropped().load(Relaxed), 3);
+        assert_eq!(error.0.dropped.load(Relaxed), 3);
     }
 }

@@ -1,9 +1,10 @@
 //! The access log: a line for each request.
 //!
 //! ```text
-//!  worker ─ lines ─▶ chunk ─ full, or 200 ms old ─▶ queue of chunks ─▶ writer thread ─▶ file
+//!  worker ─ lines ─▶ chunk ─ full, or 200 ms old ─▶ queue of chunks ─▶ writer thread ─▶ file, journal, syslog
 //! ```
-//! A worker never waits for the disk: a chunk for which the queue has no room is dropped, and its lines are counted.
+//! A worker never waits for the disk or a server: a chunk for which the queue has no room is dropped, and its lines are
+//! counted.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -45,7 +46,11 @@ impl AccessLog {
             gathered.reserve(CHUNK_BYTES);
             self.first.notify_one();
         }
-        line::write(&mut gathered, self.sink.format, &self.sink.fields, entry);
+        let Sink { format, fields, shape, .. } = &self.sink;
+        match shape {
+            None => line::write(&mut gathered, *format, fields, entry),
+            Some(shape) => line::write_message(&mut gathered, shape, *format, fields, entry),
+        }
         self.count.set(self.count.get() + 1);
         if gathered.len() >= CHUNK_BYTES {
             drop(gathered);

@@ -85,7 +85,7 @@ pub struct AdminOptions {
     /// The last lines of the services' output.
     pub logs: LogBook,
     /// Counts the lines that the process could not write to its standard error.
-    pub dropped_log_lines: Arc<AtomicU64>,
+    pub dropped_log_lines: Vec<Arc<AtomicU64>>,
     /// The configuration in force, without secrets.
     pub config: Arc<dyn Fn() -> Value + Send + Sync>,
     /// The admin socket and the one for metrics, if somebody else has bound them.

@@ -403,7 +403,7 @@ impl Waiting {
         route: Option<&Route>,
         result: &Result<Parted, Failure>,
     ) -> Option<Parted> {
-        let (client, _) = self.guard.parts();
+        let (client, record) = self.guard.parts();
         let status = result.as_ref().map_or_else(Failure::status, |(response, _)| response.status);
         if !status.is_client_error() && !status.is_server_error() {
             return None;
@@ -411,15 +411,15 @@ impl Waiting {
         let asking = asking(client, head);
         let request = PageRequest::of(worker, route, &seen(client, &asking, head, &self.id), result)?;
         // In a box: almost no request needs it.
-        Box::pin(request.fetch(worker, client, head, &self.id)).await
+        Box::pin(request.fetch(worker, client, head, &self.id, record.trace_id())).await
     }
 
     /// What the gateway answers where nobody else does.
     fn failed(&self, worker: &Worker, head: &Head, route: Option<&Route>, failure: &Failure) -> Parted {
-        let (client, _) = self.guard.parts();
-        let status = failure.status();
+        let ((client, record), status) = (self.guard.parts(), failure.status());
         if status.is_server_error() {
-            tracing::warn!(request_id = self.id.as_str(), "{status}: {}", failure.log_text());
+            let (id, trace_id, text) = (self.id.as_str(), record.trace_id(), failure.log_text());
+            tracing::warn!(request_id = id, trace_id, "{status}: {text}");
         }
         if head.version == Version::HTTP_2 && grpc::is_grpc(head) {
             let (response, body) = ResponseHead::part(failure.grpc_response());

@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use pilotlight_cache::{Cache, OptionsError};
 use pilotlight_cache_redis::{SharedTier, record_name};
+use pilotlight_logs::Destination;
 use pilotlight_supervisor::WorkerEvents;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -19,9 +20,7 @@ use crate::issuers::{IssuerError, Issuers};
 use crate::jwks::KeySources;
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
-use crate::options::{
-    AccessLogOptions, AccessLogTarget, CacheSettings, GatewayOptions, Inherited, ListenAddr, RedisTier, Serving,
-};
+use crate::options::{AccessLogOptions, CacheSettings, GatewayOptions, Inherited, ListenAddr, RedisTier, Serving};
 use crate::routes::Table;
 use crate::schedules::Schedules;
 use crate::strangers::Strangers;
@@ -73,12 +72,8 @@ pub enum GatewayError {
 }
 
 impl GatewayError {
-    fn access_log(target: &AccessLogTarget, cause: io::Error) -> Self {
-        let path = match target {
-            AccessLogTarget::Stdout => "stdout".to_owned(),
-            AccessLogTarget::File(path) => path.display().to_string(),
-        };
-        Self::AccessLog { path, cause }
+    fn access_log(destination: &Destination, cause: io::Error) -> Self {
+        Self::AccessLog { path: destination.name(), cause }
     }
 }
 
@@ -337,7 +332,7 @@ impl NewListeners {
 }
 
 fn write_access_log(log: &AccessLogOptions) -> Result<Writer, GatewayError> {
-    Writer::start(log).map_err(|cause| GatewayError::access_log(&log.target, cause))
+    Writer::start(log).map_err(|cause| GatewayError::access_log(&log.destination, cause))
 }
 
 /// Seconds since 1970.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pilotlight_cache::{CacheOptions, PolicyOptions};
 use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions};
+use pilotlight_logs::{Destination, Facility, SyslogFormat};
 use pilotlight_supervisor::{Service, Transport};
 use pilotlight_tls::TlsContext;
 
@@ -343,7 +344,11 @@ pub enum ServerTiming {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLogOptions {
     /// Where it is written.
-    pub target: AccessLogTarget,
+    pub destination: Destination,
+    /// Of messages to the journal and to syslog.
+    pub facility: Facility,
+    /// The head of messages to syslog; `None`: what the server usually reads.
+    pub syslog_format: Option<SyslogFormat>,
     /// How a line looks.
     pub format: AccessFormat,
     /// What a line has, in this order.
@@ -355,15 +360,6 @@ pub struct AccessLogOptions {
 impl AccessLogOptions {
     /// Values of `max_size`.
     pub const MAX_SIZE: RangeInclusive<u64> = 64 << 10..=1 << 40;
-}
-
-/// Where an access log is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AccessLogTarget {
-    /// The standard output.
-    Stdout,
-    /// The end of this file, made with mode 0640 if it is not there.
-    File(PathBuf),
 }
 
 /// How a line of the access log looks.

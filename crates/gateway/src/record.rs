@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use pilotlight_cache::Unstored;
+use pilotlight_traces::TraceId;
+use tracing::field::{DisplayValue, display};
 
 use crate::access_log::Entry;
 use crate::admission::pacer::Pacer;
@@ -123,6 +125,11 @@ impl Record {
     /// The trace that the request belongs to, if there are any.
     pub(crate) fn trace(&self) -> Option<&RequestTrace> {
         self.trace.get()
+    }
+
+    /// The same as a field of an event.
+    pub(crate) fn trace_id(&self) -> Option<DisplayValue<TraceId>> {
+        self.trace.get().map(|trace| display(trace.trace_id()))
     }
 
     /// A try at the service begins; what that is told, where it is not what it would be told without.

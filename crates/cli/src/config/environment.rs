@@ -18,6 +18,7 @@ use super::error_pages;
 use super::files;
 use super::isolation;
 use super::listeners::{self, Ports};
+use super::logs;
 use super::model::{Config, ServiceSpans, joined};
 use super::operate;
 use super::releases;
@@ -33,6 +34,7 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     listeners::check(config, ports, &mut found);
     operate::check(config, ports, &mut found);
+    logs::check(config, &mut found);
     files::check(&config.file_roots, &mut found);
     error_pages::check(config, &mut found);
     admission::check(&config.admission_files, &mut found);

@@ -57,7 +57,7 @@ const FOREIGN: &[Foreign] = &[
     foreign(
         Part::Top,
         &["error_log", "errorlog", "log_level", "loglevel", "debug_level", "verbose", "verbosity"],
-        "the gateway's own events go to the standard error; the environment says which: PILOTLIGHT_LOG=debug",
+        "`path` in [log] says where the gateway's own lines go; the environment says which: PILOTLIGHT_LOG=debug",
     ),
     foreign(
         Part::Top,

@@ -11,6 +11,7 @@ use pilotlight_gateway::{
     AccessLogOptions, AcmeSettings, CacheSettings, ErrorPages, External, ListenAddr, Ratio, RecordedQuery, RedisConfig,
     RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
 };
+use pilotlight_logs::{Destination, Facility, SyslogFormat};
 use pilotlight_supervisor::ServiceSpec;
 use pilotlight_tls::TlsSettings;
 
@@ -218,7 +219,55 @@ pub struct Operate {
     pub metrics: Option<SocketAddr>,
     /// A line for each request.
     pub access_log: Option<AccessLogOptions>,
+    /// The gateway's own lines.
+    pub log: LogOptions,
+    /// Lines that services print.
+    pub service_log: LogOptions,
     pub(super) at: OperateSpans,
+}
+
+/// Where lines go, and how they look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Where they go.
+    pub destination: Destination,
+    /// What a line is, or the text of a message.
+    pub format: LogFormat,
+    /// Of messages to the journal and to syslog.
+    pub facility: Facility,
+    /// The head of messages to syslog; `None`: what the server usually reads.
+    pub syslog_format: Option<SyslogFormat>,
+    /// Bytes after which a file is moved to the same name with `.1` and begun anew; `None` never.
+    pub max_size: Option<u64>,
+}
+
+impl LogOptions {
+    /// Whether another log goes to the same place in the same way, so that one thread can write both.
+    #[must_use]
+    pub fn shares_its_end(&self, other: &Self) -> bool {
+        LogOptions { format: other.format, ..self.clone() } == *other
+    }
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            destination: Destination::Stderr,
+            format: LogFormat::Text,
+            facility: Facility::Daemon,
+            syslog_format: None,
+            max_size: None,
+        }
+    }
+}
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// An object on one line.
+    Json,
 }
 
 /// `[traces]`.
@@ -272,6 +321,8 @@ pub(super) struct OperateSpans {
     pub(super) socket: Span,
     pub(super) metrics: Span,
     pub(super) log: Span,
+    pub(super) service_log: Span,
+    pub(super) access_log: Span,
 }
 
 /// How many worker threads answer.

@@ -1,16 +1,34 @@
 //! Readers of values that several sections have: one of some words, a list of words, a path.
 
 use http::HeaderName;
-use toml::de::{DeArray, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::schema;
-use super::section::{Field, noted, type_name};
+use super::schema::{self, Part};
+use super::section::{Field, Section, noted, type_name};
 use super::shown::shown;
 use super::value::{Rejected, nearest};
 
 /// Most bytes of a request's target, and of its host.
 const MAX_TARGET: usize = 1024;
+
+/// The keys of a section that may also be `false`, or `true` where it needs no key.
+pub(super) fn section<'a>(
+    root: &Section<'a>,
+    name: &str,
+    part: Part,
+    empty: &'a DeTable<'a>,
+    found: &mut Vec<Diagnostic>,
+) -> Option<(Section<'a>, Option<Field<'a>>)> {
+    let place = format!("in [{name}]");
+    let Some(field) = root.field(name) else { return Some((Section::read(part, &place, 0..0, empty, found), None)) };
+    let table = match field.value {
+        DeValue::Boolean(false) => return None,
+        DeValue::Boolean(true) => empty,
+        value => noted(value.as_table().ok_or_else(|| field.wrong_type()), found)?,
+    };
+    Some((Section::read(part, &place, field.at.clone(), table, found), Some(field)))
+}
 
 /// One of some words.
 pub(super) fn word<T: Copy>(field: &Field<'_>, words: &[(&str, T)], found: &mut Vec<Diagnostic>) -> Option<T> {

@@ -13,7 +13,7 @@ pub use admission::{ROUTE_ALLOW, ROUTE_ALLOW_FORWARD, ROUTE_ALLOW_JWT, ROUTE_DEN
 pub use cache::{CACHE, CACHE_REDIS};
 pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
-pub use operate::{ACCESS_LOG, ADMIN, METRICS, TRACES};
+pub use operate::{ACCESS_LOG, ADMIN, LOG, METRICS, TRACES};
 pub use schedule::SCHEDULE;
 pub use service::{SERVICE, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LIMITS, SERVICE_QUEUE};
 pub use tls::{
@@ -75,7 +75,9 @@ pub const ROOT: &[Key] = &[
     key("server_timing", "\"never\", \"on-request\" or \"always\"", "\"on-request\"", &["timing", "server-timing"]),
     key("admin", "a section, or true or false", "[admin]", &["control", "api"]),
     key("metrics", "a section, or false", "[metrics]", &["prometheus"]),
-    key("access_log", "a section, or false", "[access_log]", &["log", "logs", "accesslog"]),
+    key("log", A_SECTION, "[log]", &["logging", "logger"]),
+    key("service_log", A_SECTION, "[service_log]", &["service_logs", "output", "services_log"]),
+    key("access_log", "a section, or false", "[access_log]", &["accesslog", "access_logs"]),
     key("traces", "a section, or true or false", "[traces]", &["tracing", "trace", "otel", "opentelemetry"]),
     key(
         "errors",
@@ -327,6 +329,10 @@ pub enum Part {
     Admin,
     /// `[metrics]`.
     Metrics,
+    /// `[log]`.
+    Log,
+    /// `[service_log]`.
+    ServiceLog,
     /// `[access_log]`.
     AccessLog,
     /// `[traces]`.
@@ -335,7 +341,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 39] = [
+    pub const ALL: [Part; 41] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -373,6 +379,8 @@ impl Part {
         Part::Schedule,
         Part::Admin,
         Part::Metrics,
+        Part::Log,
+        Part::ServiceLog,
         Part::AccessLog,
         Part::Traces,
     ];
@@ -417,6 +425,7 @@ impl Part {
             Part::Schedule => SCHEDULE,
             Part::Admin => ADMIN,
             Part::Metrics => METRICS,
+            Part::Log | Part::ServiceLog => LOG,
             Part::AccessLog => ACCESS_LOG,
             Part::Traces => TRACES,
         }
@@ -463,6 +472,8 @@ impl Part {
             Part::Schedule => "in [[schedules]]",
             Part::Admin => "in [admin]",
             Part::Metrics => "in [metrics]",
+            Part::Log => "in [log]",
+            Part::ServiceLog => "in [service_log]",
             Part::AccessLog => "in [access_log]",
             Part::Traces => "in [traces]",
         }

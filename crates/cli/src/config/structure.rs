@@ -50,6 +50,8 @@ pub fn section_of(part: Part, key: &str) -> Option<Part> {
         (Part::Top, "schedules") => Part::Schedule,
         (Part::Top, "admin") => Part::Admin,
         (Part::Top, "metrics") => Part::Metrics,
+        (Part::Top, "log") => Part::Log,
+        (Part::Top, "service_log") => Part::ServiceLog,
         (Part::Top, "access_log") => Part::AccessLog,
         (Part::Top, "traces") => Part::Traces,
         (Part::Top | Part::Route, "errors") => Part::Errors,

@@ -1,13 +1,16 @@
 //! One line of the access log. What comes from a client is escaped: no value ends a line, a field or a string early,
 //! and none drives a terminal.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pilotlight_cache::Timestamp;
+use pilotlight_logs::{Field, Names, Record, Severity, Shape, rfc3339};
 use pilotlight_printable::{is_hidden, json_escape};
 use pilotlight_traces::TraceId;
+use smallvec::SmallVec;
 
 use crate::metrics::{Series, Verdict};
 use crate::options::{AccessField, AccessFormat};
@@ -16,6 +19,9 @@ use crate::timing::{Layer, Timeline};
 
 /// Bytes of one value that a client chose; the rest is cut off and marked.
 const MAX_VALUE: usize = 2048;
+
+/// Who says it, to the journal and to syslog.
+const IDENTIFIER: &str = "pilotlight";
 
 /// A request that is over, as far as it is logged.
 pub(crate) struct Entry<'a> {
@@ -91,6 +97,47 @@ enum Value<'a> {
     Nothing,
 }
 
+/// A message with the line as its text, and its values as fields.
+pub(super) fn write_message(
+    out: &mut Vec<u8>,
+    shape: &Shape,
+    format: AccessFormat,
+    fields: &[AccessField],
+    entry: &Entry<'_>,
+) {
+    let mut text = Vec::with_capacity(512);
+    write(&mut text, format, fields, entry);
+    text.pop(); // the end of the line
+    let fields: SmallVec<[Field<'_>; 16]> = fields
+        .iter()
+        .filter_map(|field| plain(&value(*field, entry)).map(|value| Field { name: field.name(), value }))
+        .collect();
+    let record = Record {
+        at_ms: entry.at.0,
+        severity: Severity::Info,
+        identifier: IDENTIFIER,
+        process: u64::from(std::process::id()),
+        message: &text,
+        fields: &fields,
+        names: Names::Http,
+    };
+    shape.encode(out, &record);
+}
+
+/// A value as it is, cut if it is long.
+fn plain<'a>(value: &Value<'a>) -> Option<Cow<'a, [u8]>> {
+    match value {
+        Value::Nothing => None,
+        Value::Foreign(bytes) => Some(Cow::Borrowed(shortened(bytes).0)),
+        Value::Own(text) => Some(Cow::Borrowed(text.as_bytes())),
+        value => {
+            let mut out = Vec::new();
+            write_text(&mut out, value);
+            Some(Cow::Owned(out))
+        }
+    }
+}
+
 pub(super) fn write(out: &mut Vec<u8>, format: AccessFormat, fields: &[AccessField], entry: &Entry<'_>) {
     let json = format == AccessFormat::Json;
     out.extend_from_slice(if json { b"{" } else { b"" });
@@ -143,7 +190,7 @@ fn write_json(out: &mut Vec<u8>, value: &Value<'_>) {
         Value::Milliseconds(ns) => milliseconds_to(out, *ns),
         Value::Time(at) => {
             out.push(b'"');
-            time_to(out, *at);
+            rfc3339(out, at.0);
             out.push(b'"');
         }
         Value::Own(text) => json_string(out, text.as_bytes()),
@@ -167,7 +214,7 @@ fn write_text(out: &mut Vec<u8>, value: &Value<'_>) {
         Value::Nothing => out.push(b'-'),
         Value::Number(number) => number_to(out, *number),
         Value::Milliseconds(ns) => milliseconds_to(out, *ns),
-        Value::Time(at) => time_to(out, *at),
+        Value::Time(at) => rfc3339(out, at.0),
         Value::Own(text) => out.extend_from_slice(text.as_bytes()),
         Value::Foreign(bytes) => text_string(out, bytes),
         Value::Trace(id) => out.extend_from_slice(&id.to_hex()),
@@ -234,34 +281,13 @@ fn milliseconds_to(out: &mut Vec<u8>, ns: u64) {
     write_infallibly(out, format_args!("{}.{:03}", us / 1000, us % 1000));
 }
 
-/// RFC 3339, UTC, with milliseconds.
-fn time_to(out: &mut Vec<u8>, at: Timestamp) {
-    let (seconds, ms) = (at.0 / 1000, at.0 % 1000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    write_infallibly(out, format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"));
-}
-
-/// Days since 1970-01-01 as a date: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153; // months from March
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
-}
-
 fn write_infallibly(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text); // a Vec takes everything
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::Duration;
 
     use pilotlight_traces::IdSource;
     use proptest::prelude::*;
@@ -351,17 +377,6 @@ mod tests {
             prop_assert!(!json.trim_end_matches('\n').contains(is_hidden));
             let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
             prop_assert_eq!(parsed["host"].as_str().unwrap(), &*String::from_utf8_lossy(&host));
-        }
-
-        #[test]
-        fn dates(days in 0_u64..100_000) {
-            let mut out = Vec::new();
-            let at = UNIX_EPOCH + Duration::from_secs(days * 86_400);
-            time_to(&mut out, Timestamp(days * 86_400_000));
-            let text = String::from_utf8(out).unwrap();
-            let http = httpdate::fmt_http_date(at); // Sun, 06 Nov 1994 08:49:37 GMT
-            let month = "JanFebMarAprMayJunJulAugSepOctNovDec".find(&http[8..11]).unwrap() / 3 + 1;
-            prop_assert_eq!(&text[..10], format!("{}-{month:02}-{}", &http[12..16], &http[5..7]));
         }
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::SyncSender;
 
+use pilotlight_logs::Shape;
+
 use crate::options::{AccessField, AccessFormat};
 
 /// Chunks that wait for the writer; one more is dropped.
@@ -20,6 +22,8 @@ pub(super) enum Message {
 pub(crate) struct Sink {
     pub(super) format: AccessFormat,
     pub(super) fields: Arc<[AccessField]>,
+    /// Of messages; a log of lines has none.
+    pub(super) shape: Option<Shape>,
     pub(super) to_writer: Arc<SyncSender<Message>>,
     pub(super) dropped: Arc<AtomicU64>,
 }

@@ -1,15 +1,16 @@
-//! The thread that writes the access log, and the file it writes to.
+//! The thread that writes the access log.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use pilotlight_logs::{Lost, Out, Shape};
+
 use super::sink::{MAX_CHUNKS, Message, Sink};
-use crate::options::{AccessLogOptions, AccessLogTarget};
+use crate::options::AccessLogOptions;
 
 /// How long the end of the gateway waits for the last lines to be written: a standard output that nobody reads must not
 /// keep it.
@@ -26,10 +27,10 @@ impl Writer {
     /// Opens the log and starts the thread.
     ///
     /// # Errors
-    /// The file cannot be opened, or the thread cannot be started.
+    /// The file cannot be opened, nobody is at the socket, or the thread cannot be started.
     pub(crate) fn start(options: &AccessLogOptions) -> io::Result<Self> {
         let dropped = Arc::new(AtomicU64::new(0));
-        let mut out = Out::open(options)?;
+        let mut out = Out::open(&options.destination, options.max_size)?;
         let (to_writer, messages) = sync_channel(MAX_CHUNKS);
         let (alive, done) = mpsc::channel();
         let lost = Arc::clone(&dropped);
@@ -38,7 +39,8 @@ impl Writer {
             run(&mut out, &messages, &lost);
         })?;
         let fields = options.fields.clone().into();
-        Ok(Self { sink: Sink { format: options.format, fields, to_writer: Arc::new(to_writer), dropped }, done })
+        let shape = Shape::of(&options.destination, options.facility, options.syslog_format);
+        Ok(Self { sink: Sink { format: options.format, fields, shape, to_writer: Arc::new(to_writer), dropped }, done })
     }
 
     pub(crate) fn sink(&self) -> Sink {
@@ -80,109 +82,24 @@ impl Reopener {
 }
 
 fn run(out: &mut Out, messages: &Receiver<Message>, dropped: &AtomicU64) {
-    let mut failing = false;
+    let mut lost = 0;
     while let Ok(message) = messages.recv() {
         match message {
-            Message::Lines { bytes, count } => {
-                let written = out.write(&bytes);
-                if let Err(e) = &written {
-                    dropped.fetch_add(count, Relaxed);
-                    if !failing {
-                        tracing::error!("the access log cannot be written: {e}; lines are dropped and counted");
+            Message::Lines { bytes, count } => match out.write(&bytes, count) {
+                Ok(()) if lost == 0 => {}
+                Ok(()) => tracing::info!("the access log is written again; {} lines were lost", mem::take(&mut lost)),
+                Err(Lost { lines, cause }) => {
+                    dropped.fetch_add(lines, Relaxed);
+                    if lost == 0 {
+                        tracing::error!("the access log cannot be written: {cause}; lines are dropped and counted");
                     }
+                    lost += lines;
                 }
-                failing = written.is_err();
-            }
+            },
             Message::Reopen => match out.reopen() {
                 Ok(()) => tracing::info!("the access log was reopened"),
                 Err(e) => tracing::error!("the access log could not be reopened, the old file goes on: {e}"),
             },
         }
-    }
-}
-
-enum Out {
-    Stdout,
-    File { path: PathBuf, file: File, size: u64, max_size: Option<u64> },
-}
-
-impl Out {
-    fn open(options: &AccessLogOptions) -> io::Result<Self> {
-        match &options.target {
-            AccessLogTarget::Stdout => Ok(Self::Stdout),
-            AccessLogTarget::File(path) => {
-                let (file, size) = append_to(path)?;
-                Ok(Self::File { path: path.clone(), file, size, max_size: options.max_size })
-            }
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Self::File { path, file, size, max_size } = self else {
-            let mut stdout = io::stdout().lock();
-            return stdout.write_all(bytes).and_then(|()| stdout.flush());
-        };
-        if *size > 0 && max_size.is_some_and(|max| *size + bytes.len() as u64 > max) {
-            let mut old = path.clone().into_os_string();
-            old.push(".1");
-            // If it cannot be moved, the log goes on where it is.
-            if std::fs::rename(&*path, old).is_ok() {
-                (*file, *size) = append_to(path)?;
-            }
-        }
-        file.write_all(bytes)?;
-        *size += bytes.len() as u64;
-        Ok(())
-    }
-
-    fn reopen(&mut self) -> io::Result<()> {
-        if let Self::File { path, file, size, .. } = self {
-            (*file, *size) = append_to(path)?;
-        }
-        Ok(())
-    }
-}
-
-fn append_to(path: &Path) -> io::Result<(File, u64)> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // Who requested what is not for everybody on this machine.
-    let file = OpenOptions::new().create(true).append(true).mode(0o640).open(path)?;
-    let size = file.metadata()?.len();
-    Ok((file, size))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::options::AccessFormat;
-
-    #[test]
-    fn a_full_file_is_moved_aside() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("access.log");
-        let target = AccessLogTarget::File(path.clone());
-        let options = AccessLogOptions { target, format: AccessFormat::Json, fields: Vec::new(), max_size: Some(10) };
-        let mut out = Out::open(&options).unwrap();
-        for text in ["123456\n", "abc\n", "larger than the limit\n", "x\n"] {
-            out.write(text.as_bytes()).unwrap();
-        }
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "x\n");
-        assert_eq!(std::fs::read_to_string(folder.path().join("access.log.1")).unwrap(), "larger than the limit\n");
-    }
-
-    #[test]
-    fn reopening_follows_the_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("access.log");
-        let target = AccessLogTarget::File(path.clone());
-        let options = AccessLogOptions { target, format: AccessFormat::Json, fields: Vec::new(), max_size: None };
-        let mut out = Out::open(&options).unwrap();
-        out.write(b"1\n").unwrap();
-        std::fs::rename(&path, folder.path().join("old")).unwrap();
-        out.write(b"2\n").unwrap();
-        out.reopen().unwrap();
-        out.write(b"3\n").unwrap();
-        assert_eq!(std::fs::read_to_string(folder.path().join("old")).unwrap(), "1\n2\n");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "3\n");
     }
 }

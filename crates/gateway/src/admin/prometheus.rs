@@ -382,8 +382,8 @@ fn gateway(text: &mut Text, shared: &Shared) {
         let help = "Records that were replaced, by other gateways or by this one.";
         text.one("pilotlight_cache_coherence_replaced_total", "counter", help, &status.replaced);
     }
-    let help = "Lines for the standard error that were not written because nobody read it in time.";
-    text.one("pilotlight_log_dropped_lines_total", "counter", help, &shared.dropped_log_lines.load(Relaxed));
+    let help = "Lines of the gateway's own log and of services' output that were not written.";
+    text.one("pilotlight_log_dropped_lines_total", "counter", help, &shared.dropped_log_lines());
     if let Some(dropped) = &shared.dropped_access_lines {
         let help = "Lines of the access log that were not written.";
         text.one("pilotlight_access_log_dropped_lines_total", "counter", help, &dropped.load(Relaxed));

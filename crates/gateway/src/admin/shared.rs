@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct Shared {
     pub(super) common: Arc<Common>,
     pub(super) dropped_access_lines: Option<Arc<AtomicU64>>,
-    pub(super) dropped_log_lines: Arc<AtomicU64>,
+    pub(super) dropped_log_lines: Vec<Arc<AtomicU64>>,
     pub(super) control: Control,
     pub(super) logs: LogBook,
     pub(super) config: Arc<dyn Fn() -> Value + Send + Sync>,
@@ -38,6 +38,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Lines of the gateway and of services that were not written.
+    pub(super) fn dropped_log_lines(&self) -> u64 {
+        self.dropped_log_lines.iter().map(|lines| lines.load(Relaxed)).sum()
+    }
+
     /// What was counted in the last minutes.
     pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)

@@ -53,7 +53,7 @@ pub(super) fn gateway(shared: &Shared) -> Value {
             "connections": opened,
             "memory_bytes": memory::own().map(|(bytes, _)| bytes),
             "access_log_lines_dropped": shared.dropped_access_lines.as_ref().map(|lines| lines.load(Relaxed)),
-            "log_lines_dropped": shared.dropped_log_lines.load(Relaxed),
+            "log_lines_dropped": shared.dropped_log_lines(),
         },
         "tls": super::tls::status(shared),
         "cache": cache,

@@ -81,7 +81,10 @@ impl Outgoing {
         };
         match &piece {
             Some(Ok(piece)) => self.request.sent(piece.len()),
-            Some(Err(cut)) => tracing::warn!(service = %cut.service, "{cut}"),
+            Some(Err(cut)) => {
+                let trace_id = self.request.parts().1.trace_id();
+                tracing::warn!(service = %cut.service, trace_id, "{cut}");
+            }
             None => {}
         }
         Poll::Ready(piece)

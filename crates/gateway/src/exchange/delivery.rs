@@ -145,8 +145,9 @@ impl Inbound {
     pub(super) fn land_failed(&self, fill: Fill, stored: Arc<Stored>, refusal: Option<Refusal<Ours>>) -> Event<Ours> {
         if let Some(refusal) = refusal {
             let (id, failure) = (self.outbound.id.as_str(), self.refused(refusal));
-            let code = failure.status();
-            tracing::warn!(request_id = id, "answered with a stale response instead of {code}: {}", failure.log_text());
+            let (code, text) = (failure.status(), failure.log_text());
+            let trace_id = self.record.trace_id();
+            tracing::warn!(request_id = id, trace_id, "answered with a stale response instead of {code}: {text}");
         }
         fill.failed(stored);
         Event::LandedFailed

@@ -101,7 +101,8 @@ async fn decide(
         (None, None) => Err("there is no way to the auth server".to_owned()),
     };
     let undecided = |why: &dyn fmt::Display| {
-        tracing::warn!(request_id = request.request.id.as_str(), "allow.forward: {why}");
+        let trace_id = request.record.trace_id();
+        tracing::warn!(request_id = request.request.id.as_str(), trace_id, "allow.forward: {why}");
         Turned::Refusal(Box::new(Refusal::Undecided))
     };
     let (mut head, body) = answered.map_err(|why| undecided(&why))?;

@@ -9,6 +9,8 @@ use http::header::{ACCEPT, ACCEPT_LANGUAGE, AGE, CACHE_CONTROL, ETAG, EXPIRES, H
 use http::{StatusCode, Version};
 use pilotlight_cache::Forward;
 use pilotlight_exchange::{Event, Lookup};
+use pilotlight_traces::TraceId;
+use tracing::field::DisplayValue;
 
 use super::changes::Seen;
 use super::detached_fetch::DetachedFetch;
@@ -83,6 +85,7 @@ impl PageRequest {
         client: &dyn Downstream,
         head: &Head,
         id: &RequestId,
+        trace_id: Option<DisplayValue<TraceId>>,
     ) -> Option<Parted> {
         let mut headers = HeaderMap::new();
         for name in [ACCEPT, ACCEPT_LANGUAGE] {
@@ -113,13 +116,14 @@ impl PageRequest {
                 let status = response.status;
                 tracing::warn!(
                     request_id = id.as_str(),
+                    trace_id,
                     "a page for an error is not used: its service answered {status}"
                 );
                 None
             }
             Err(failure) => {
                 let failure = failure.log_text();
-                tracing::warn!(request_id = id.as_str(), "a page for an error could not be had: {failure}");
+                tracing::warn!(request_id = id.as_str(), trace_id, "a page for an error could not be had: {failure}");
                 None
             }
         }

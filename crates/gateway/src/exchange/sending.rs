@@ -175,7 +175,11 @@ impl Inbound {
         };
         let failure = match error {
             SendError::Upstream(error) => {
-                tracing::debug!(request_id = self.outbound.id.as_str(), "not answered: {error}");
+                tracing::debug!(
+                    request_id = self.outbound.id.as_str(),
+                    trace_id = self.record.trace_id(),
+                    "not answered: {error}"
+                );
                 Failure::Upstream(error)
             }
             SendError::Client(error) => Failure::Body(error),

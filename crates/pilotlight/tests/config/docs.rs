@@ -52,6 +52,8 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::Schedule => "## `[[schedules]]`",
         Part::Admin => "## `[admin]`",
         Part::Metrics => "## `[metrics]`",
+        Part::Log => "## `[log]`",
+        Part::ServiceLog => "## `[service_log]`",
         Part::AccessLog => "## `[access_log]`",
         Part::Traces => "## `[traces]`",
     };
@@ -141,6 +143,8 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             "[[schedules]]\ncron=\"@daily\"\nservice=\"a\"\npath=\"/\"\njitter = \"2d\"\ntimeout = \"0s\"",
         ),
         (Part::Traces, "[traces]\nsample = 2\ntimeout = \"0s\""),
+        (Part::Log, "[log]\npath=\"log\"\nmax_size = \"1B\""),
+        (Part::ServiceLog, "[service_log]\npath=\"log\"\nmax_size = \"1B\""),
         (Part::AccessLog, "[access_log]\npath=\"stdout\"\nmax_size = \"1B\""),
         (
             Part::CacheRedis,

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::HeaderName;
-use pilotlight_cli::config::{Config, ServiceKind, Workers, commands, parse};
+use pilotlight_cli::config::{Config, LogFormat, LogOptions, ServiceKind, Workers, commands, parse};
 use pilotlight_gateway::{
-    Abandoned, CacheOptions, CacheSettings, External, ExternalAddr, LanguageOrder, Limits, ListenAddr, PolicyOptions,
-    RouteCache, RouteControl, RouteLimit, RouteRules, ServerProtocol, Settings, TagFields, TrustForwarded, Upgrades,
+    Abandoned, AccessFormat, CacheOptions, CacheSettings, External, ExternalAddr, LanguageOrder, Limits, ListenAddr,
+    PolicyOptions, RouteCache, RouteControl, RouteLimit, RouteRules, ServerProtocol, Settings, TagFields,
+    TrustForwarded, Upgrades,
 };
+use pilotlight_logs::{Destination, Facility, Peer, SyslogFormat};
 use pilotlight_supervisor::{
     ExpectedStatus, HealthCheck, HttpSocket, InheritEnv, MinInstances, QueueLimits, RecycleLimits, Sandbox,
     ServiceSpec, Spare, Transport,
@@ -282,4 +284,41 @@ fn the_cache_rules_of_a_route() {
     let lifetimes: Vec<_> = rules.errors.iter().map(|(status, time)| (status, time.as_secs())).collect();
     assert_eq!(lifetimes, [404, 410, 500, 501, 502, 503, 504].map(|status| (status, 5)));
     assert_eq!(control.key.target("/x?a=1"), "/x");
+}
+
+#[test]
+fn lines_of_services_go_where_the_gateways_do() {
+    let logs = |text: &str| {
+        let operate = config(text).operate;
+        (operate.log, operate.service_log)
+    };
+    assert_eq!(logs(""), (LogOptions::default(), LogOptions::default()));
+    let own = LogOptions {
+        destination: Destination::Journal("/etc/pilotlight/j".into()),
+        format: LogFormat::Json,
+        facility: Facility::Local1,
+        ..LogOptions::default()
+    };
+    let text = "[log]\npath = \"journald:j\"\nformat = \"json\"\nfacility = \"local1\"\n[service_log]\n";
+    assert_eq!(logs(text), (own.clone(), own.clone()));
+    assert_eq!(logs(&format!("{text}format = \"text\"")).1, LogOptions { format: LogFormat::Text, ..own.clone() });
+    let elsewhere = LogOptions {
+        destination: Destination::Syslog(Peer::Tcp("h:514".into())),
+        syslog_format: Some(SyslogFormat::Rfc3164),
+        ..own
+    };
+    let text = format!("{text}path = \"syslog:tcp://h:514\"\nsyslog_format = \"rfc3164\"");
+    assert_eq!(logs(&text).1, elsewhere);
+}
+
+#[test]
+fn the_text_of_a_message_is_for_people_unless_asked_otherwise() {
+    let format = |path: &str, more: &str| {
+        let config = config(&format!("[access_log]\npath = \"{path}\"\n{more}"));
+        config.operate.access_log.map(|log| log.format)
+    };
+    assert_eq!(format("a.log", ""), Some(AccessFormat::Json));
+    assert_eq!(format("stderr", ""), Some(AccessFormat::Json));
+    assert_eq!(format("syslog", ""), Some(AccessFormat::Text));
+    assert_eq!(format("journald", "format = \"json\""), Some(AccessFormat::Json));
 }

@@ -1,4 +1,4 @@
-//! The keys of what the operator sees: `[admin]`, `[metrics]`, `[access_log]`, `[traces]`.
+//! The keys of what the operator sees: `[admin]`, `[metrics]`, the logs, `[traces]`.
 
 use super::key::{A_STRING, A_TIME, Key, TRUE_OR_FALSE, key};
 
@@ -8,12 +8,28 @@ pub const ADMIN: &[Key] = &[key("socket", A_STRING, "\"admin.sock\"", &["path", 
 /// The keys of `[metrics]`.
 pub const METRICS: &[Key] = &[key("listen", "an address", "\"127.0.0.1:9090\"", &["address", "port", "bind"])];
 
+const PATH: Key = key("path", A_STRING, "\"journald\"", &["file", "output", "to", "destination", "target"]);
+const FORMAT: Key = key("format", "\"json\" or \"text\"", "\"json\"", &[]);
+const MAX_SIZE: Key = key("max_size", "a size with its unit or \"none\"", "\"100MiB\"", &["rotate", "size"]);
+const FACILITY: Key = key(
+    "facility",
+    "\"user\", \"daemon\", \"local0\", \"local1\", \"local2\", \"local3\", \"local4\", \"local5\", \"local6\" or \"local7\"",
+    "\"daemon\"",
+    &["syslog_facility"],
+);
+const SYSLOG_FORMAT: Key = key("syslog_format", "\"rfc3164\" or \"rfc5424\"", "\"rfc5424\"", &["rfc", "protocol"]);
+
+/// The keys of `[log]` and `[service_log]`.
+pub const LOG: &[Key] = &[PATH, FORMAT, MAX_SIZE, FACILITY, SYSLOG_FORMAT];
+
 /// The keys of `[access_log]`.
 pub const ACCESS_LOG: &[Key] = &[
-    key("path", A_STRING, "\"access.log\"", &["file", "output", "to"]),
-    key("format", "\"json\" or \"text\"", "\"json\"", &[]),
+    key("path", A_STRING, "\"access.log\"", &["file", "output", "to", "destination", "target"]),
+    FORMAT,
     key("fields", "a list of strings", "[\"time\", \"status\"]", &["columns"]),
-    key("max_size", "a size with its unit or \"none\"", "\"100MiB\"", &["rotate", "size"]),
+    MAX_SIZE,
+    FACILITY,
+    SYSLOG_FORMAT,
 ];
 
 /// The keys of `[traces]`.
