@@ -268,6 +268,16 @@ class Lines(Logs):
         gateway.wait()
         self.assertTrue(any(line["message"].startswith("told to end (SIGTERM), stopping") for line in parsed()), gateway.output())
 
+    def test_the_cause_of_a_failed_start_is_said_once(self):
+        broken = service("broken", [PYTHON, "-c", "raise SystemExit(3)"], transport="http") + route(service="broken")
+        gateway = self.start(Gateway(BINARY, config(broken)))
+        self.assert_problem(gateway.get("/"), 503)
+        about = r"WARN 503 Service Unavailable: service `broken` did not start, as said above \(phase \w+\) request_id="
+        self.assert_eventually(lambda: re.search(about, gateway.output()), gateway.output())
+        for line in gateway.output().splitlines():
+            if "exited with status 3" in line:
+                self.assertRegex(line, " ERROR service `broken` did not start: ")
+
     def test_files_that_are_moved(self):
         gateway = self.gateway(
             _table("[log]", {"path": str(self.folder / "own.log")}),

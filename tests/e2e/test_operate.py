@@ -462,6 +462,9 @@ class PurgeAndExplain(Operated):
         told = self.explain(gateway, "/other")
         self.assertEqual((told["route"], told["status"], told["routes"]), (None, 404, ["/only"]))
         self.assertIn("none", self.cli(gateway, "explain", "/other"))
+        # What the answer names is what lists the routes.
+        self.assertIn("`pilotlight explain URL`", self.assert_problem(gateway.get("/other"), 404)["detail"])
+        self.assertIn("/only", self.cli(gateway, "explain", "/other"))
 
 
 class ServerTiming(Operated):

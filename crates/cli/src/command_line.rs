@@ -105,7 +105,7 @@ enum Command {
         #[command(flatten)]
         gateway: Running,
     },
-    /// Put a new instance of a service in the place of the one that runs
+    /// Replace the running instances of a service with new ones
     #[command(after_help = "Example:
   pilotlight restart users        each instance goes when its successor is ready; no request waits or fails")]
     Restart(Acted),

@@ -418,7 +418,7 @@ impl Waiting {
     fn failed(&self, worker: &Worker, head: &Head, route: Option<&Route>, failure: &Failure) -> Parted {
         let ((client, record), status) = (self.guard.parts(), failure.status());
         if status.is_server_error() {
-            let (id, trace_id, text) = (self.id.as_str(), record.trace_id(), failure.log_text());
+            let (id, trace_id, text) = (self.id.as_str(), record.trace_id(), failure.request_log_text());
             tracing::warn!(request_id = id, trace_id, "{status}: {text}");
         }
         if head.version == Version::HTTP_2 && grpc::is_grpc(head) {

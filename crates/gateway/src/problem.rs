@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 use pilotlight_files::FileError;
 use pilotlight_http1::Malformed;
 use pilotlight_printable::printable;
-use pilotlight_supervisor::StartError;
+use pilotlight_supervisor::{Phase, StartError};
 use serde_json::{Value, json};
 
 use crate::admission::refusal::Refusal;
@@ -121,7 +121,7 @@ impl Failure {
             Self::NoHost => "the request names no host, which the redirect of this route needs".into(),
             Self::Connect => "this gateway is not a forward proxy: CONNECT is not supported".into(),
             Self::NoRoute { path } => {
-                format!("no route matches {path}; `pilotlight check` lists the routes that are configured")
+                format!("no route matches {path}; `pilotlight explain URL` says which route a request has")
             }
             Self::OnlyIfCached => "the request says only-if-cached, and no fresh answer is stored".into(),
             Self::Body(e) => e.to_string(),
@@ -145,6 +145,16 @@ impl Failure {
             Self::Start(e) => format!("{} (phase {})", self.detail(), e.phase.name()),
             Self::Upstream(UpstreamError::Connect { place, .. }) => format!("{} (at {place})", self.detail()),
             other => other.detail(),
+        }
+    }
+
+    /// One line for the log about the request alone: why a service did not start, the supervisor's line says.
+    pub(crate) fn request_log_text(&self) -> String {
+        match self {
+            Self::Start(e) if matches!(e.phase, Phase::Spawn | Phase::Connect | Phase::Answer) => {
+                format!("service `{}` did not start, as said above (phase {})", e.service, e.phase.name())
+            }
+            other => other.log_text(),
         }
     }
 

@@ -39,7 +39,7 @@ impl Client {
         Self { core: Arc::new(core) }
     }
 
-    /// A client of the server that a URL names (see [`Config::from_url`]), connected: a first `PING` has been answered.
+    /// A client of the server that a URL names (see [`Config::from_url`]), connected: a first `ECHO` has been answered.
     ///
     /// # Errors
     /// The URL is malformed, or no server answers within the command timeout.

@@ -104,7 +104,7 @@ async fn track(shared: Arc<Shared>, address: NodeAddress, gap: Gap) {
             return std::future::pending().await;
         }
         if missing.gap.is_none() {
-            tracing::warn!(node = %address, "it is not known which records other gateways replace: {lost}; stored responses are validated until it is");
+            tracing::warn!(node = %address, "news of the records that other gateways replace is lost: {lost}; stored responses are validated until it is back");
             missing = Missing { gap: Some(shared.coverage.gap()), is_told: true };
         }
         sleep(PAUSE).await;
