@@ -44,8 +44,9 @@ impl Progress {
     pub fn show(&mut self, what: &str) {
         if self.terminal && self.drawn.is_none_or(|at| at.elapsed() >= REDRAW) {
             self.drawn = Some(Instant::now());
+            let line = fitted(self.line(what, self.begin.elapsed()), terminal_width());
             // Nobody is left to be told if this fails.
-            let _ = write!(io::stderr(), "\r\x1b[K{}", self.line(what, self.begin.elapsed()));
+            let _ = write!(io::stderr(), "\r\x1b[K{line}");
         }
     }
 
@@ -84,6 +85,21 @@ impl Drop for Progress {
     }
 }
 
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+}
+
+/// As much of a line as one row of the terminal has room for: a row that is full scrolls when it is drawn anew.
+fn fitted(line: String, width: Option<usize>) -> String {
+    match width {
+        Some(width) if line.chars().count() >= width => {
+            line.chars().take(width.saturating_sub(2)).chain(['…']).collect()
+        }
+        _ => line,
+    }
+}
+
 fn clock(time: Duration) -> String {
     format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
 }
@@ -91,6 +107,15 @@ fn clock(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_line_fits_into_a_row() {
+        let line = |width| fitted("[ 25 %] größer".to_owned(), width);
+        assert_eq!(line(None), "[ 25 %] größer");
+        assert_eq!(line(Some(15)), "[ 25 %] größer");
+        assert_eq!(line(Some(14)), "[ 25 %] größ…");
+        assert_eq!(line(Some(1)), "…");
+    }
 
     #[test]
     fn the_line_says_how_long_it_will_take() {
