@@ -102,7 +102,8 @@ class Journald:
     def entries(self):
         """All that is readable now; an entry in the middle of being written is read the next time."""
         folders = [argument for folder in self._folders[1:] if folder.exists() for argument in ("-D", folder)]
-        shown = subprocess.run(["journalctl", *folders[:2], "-o", "json", "--all", "-q"], capture_output=True, timeout=30)
+        argv = ["journalctl", *folders[:2], "-o", "json", "--all", "-q"]
+        shown = subprocess.run(argv, capture_output=True, timeout=30)
         # What is not printable is a list of bytes there.
         text = lambda value: bytes(value).decode() if isinstance(value, list) else value  # noqa: E731
         return [{name: text(value) for name, value in json.loads(line).items()} for line in shown.stdout.splitlines()]

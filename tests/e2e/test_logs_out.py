@@ -11,7 +11,8 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import BINARY, PYTHON, Gateway, TestCase, _table, config, eventually, route, service, setUpModule  # noqa: F401
+from harness import BINARY, PYTHON, Gateway, TestCase, _table, config, eventually, route, service
+from harness import setUpModule  # noqa: F401
 from log_servers import JOURNALD, RSYSLOGD, Datagrams, Journald, Rsyslog
 from test_operate import ADMIN, Unix
 
@@ -82,7 +83,7 @@ class Journal(Logs):
             _table("[log]", to), _table("[access_log]", to | {"fields": FIELDS, "facility": "local3"}), TRACES
         )
         gateway.get("/a?a=1", PARENT + [("User-Agent", 'quote " ] \\ \xff')])
-        ready = self.found(journal, PILOTLIGHT_SERVICE="shop", MESSAGE=self.message(journal, "ready"))
+        ready = self.found(journal, PILOTLIGHT_SERVICE="shop", MESSAGE=self.message(journal, "ready service="))
         self.assertEqual((ready["PRIORITY"], ready["SYSLOG_IDENTIFIER"]), ("6", "pilotlight"))
         self.assertEqual(ready["PILOTLIGHT_INSTANCE"], "1")
         self.assertTrue(ready["PILOTLIGHT_TARGET"].startswith("pilotlight_supervisor"))
@@ -103,15 +104,15 @@ class Journal(Logs):
         self.assertNotIn("stopping", gateway.output())
 
     def message(self, journal, word):
-        whole = lambda: [one["MESSAGE"] for one in list(journal.all) if one["MESSAGE"].startswith(word + " ")]  # noqa: E731
-        self.assert_eventually(whole, f"nobody says {word}: {journal.all}")
-        return whole()[0]
+        said = lambda: [one["MESSAGE"] for one in list(journal.all) if word in one["MESSAGE"]]  # noqa: E731
+        self.assert_eventually(said, f"nobody says {word}: {journal.all[-5:]}", 20)
+        return said()[0]
 
     def test_a_large_entry_comes_in_a_sealed_file(self):
         journal = self.journal()
         gateway = self.gateway(_table("[log]", {"path": f"journald:{journal.path}"}))
         gateway.get("/before")
-        self.message(journal, "ready")  # before that, its end is a failed start
+        self.message(journal, "ready service=")  # before that, its end is a failed start
         gateway.get("/die")
         whole = lambda: [one for one in list(journal.all) if one["MESSAGE"].startswith("ended by itself")]  # noqa: E731
         self.assert_eventually(whole, f"nobody says that it ended: {journal.all[-1:]}")
@@ -127,7 +128,7 @@ class Journal(Logs):
         for text, said in (
             ('[log]\npath = "journald:none"\n', "the journal at .*/none cannot be reached: No such file"),
             ('[service_log]\npath = "syslog:none"\n', "syslog at .*/none cannot be reached: No such file"),
-            ('[access_log]\npath = "syslog:pilotlight.toml"\n', "syslog at .*/pilotlight.toml cannot be reached: Connection refused"),
+            ('[access_log]\npath = "syslog:pilotlight.toml"\n', "syslog at .*.toml cannot be reached: Connection"),
         ):
             file.write_text(config(self.speaker, text))
             for argv in (["check"], []):
@@ -167,9 +168,7 @@ class Journal(Logs):
         journal.start()
         back = lambda: gateway.get("/3") and journal.find(MESSAGE="asked for /3")  # noqa: E731
         self.assertTrue(eventually(back, 20), "it is not written to again")
-        self.assert_eventually(
-            lambda: [one for one in list(journal.all) if "is written again" in one["MESSAGE"]], "nobody says that it is back"
-        )
+        self.message(journal, "is written again")
 
     def test_a_flood_is_bounded(self):
         journal = self.datagrams(is_journal=True, is_read=False)
@@ -182,7 +181,7 @@ class Journal(Logs):
         self.assert_eventually(lambda: self.status(gateway)["log_lines_dropped"] > 0, "nothing is dropped", 30)
         self.assert_status(gateway.get("/after"), 200)
         journal.read()
-        self.assert_eventually(lambda: any("came faster than written" in one["MESSAGE"] for one in list(journal.all)), "", 20)
+        self.message(journal, "came faster than written")
 
 
 class RealJournal(Logs):
@@ -212,15 +211,17 @@ class Syslog(Logs):
         server = self.datagrams(is_journal=False)
         to = {"path": f"syslog:{server.path}"}
         self.gateway(
-            _table("[log]", to), _table("[access_log]", to | {"fields": FIELDS, "syslog_format": "rfc5424", "facility": "local7"})
+            _table("[log]", to),
+            _table("[access_log]", to | {"fields": FIELDS, "syslog_format": "rfc5424", "facility": "local7"}),
         ).get("/a", [("User-Agent", 'a"]\\b')])
         line = lambda pattern: [one for one in list(server.all) if re.fullmatch(pattern, one)]  # noqa: E731
         for pattern in (
             r"<30>pilotlight\[\d+\]: ready service=shop instance=1 .*",
             r"<30>shop\[1\]: asked for /a",
             r"<30>shop\[1\]: \\x1b\[31mred\\x1b\[0m",
-            r'<190>1 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \S+ pilotlight \d+ - \[pilotlight@32473 method="GET" target="/a" '
-            r'status="200" service="shop" user_agent="a\\"\\]\\\\b"\] "GET" "/a" 200 .*',
+            r'<190>1 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \S+ pilotlight \d+ - '
+            r'\[pilotlight@32473 method="GET" target="/a" status="200" service="shop" user_agent="a\\"\\]\\\\b"\] '
+            r'"GET" "/a" 200 .*',
         ):
             self.assert_eventually(lambda: line(pattern), f"no {pattern}: {server.all}")
 
@@ -233,15 +234,15 @@ class Syslog(Logs):
             _table("[service_log]", {"path": f"syslog:{rsyslog.folder}/log", "facility": "local0"}),
             _table("[access_log]", {"path": f"syslog:tcp://127.0.0.1:{rsyslog.tcp}", "fields": ["method", "status"]}),
         ).get("/a")
+        fits = lambda one, like: all(re.fullmatch(like[name], one[name]) for name in like)  # noqa: E731
         wanted = [
-            {"from": "imudp", "pri": "30", "app": "pilotlight", "data": r'\[pilotlight@32473 service="shop" .*', "text": "ready .*"},
+            {"from": "imudp", "app": "pilotlight", "data": r'\[\S+@32473 service="shop" .*', "text": "ready .*"},
             {"from": "imuxsock", "pri": "134", "app": "shop", "tag": r"shop\[1\]:", "text": " ?asked for /a"},
-            {"from": "imtcp", "pri": "30", "data": r'\[pilotlight@32473 method="GET" status="200"\]', "text": '"GET" 200'},
+            {"from": "imtcp", "pri": "30", "data": r'\[\S+@32473 method="GET" status="200"\]', "text": '"GET" 200'},
         ]
 
         def missing():
             seen = rsyslog.seen()
-            fits = lambda one, like: all(re.fullmatch(pattern, one[name]) for name, pattern in like.items())  # noqa: E731
             return [like for like in wanted if not any(fits(one, like) for one in seen)]
 
         self.assertTrue(eventually(lambda: not missing(), 20), (missing(), rsyslog.seen()))
@@ -250,23 +251,26 @@ class Syslog(Logs):
 class Lines(Logs):
     def test_json_on_the_standard_error(self):
         gateway = self.gateway('[log]\nformat = "json"\n', TRACES)
-        parsed = lambda: [json.loads(line) for line in gateway.output().splitlines() if line.startswith("{")]  # noqa: E731
+        lines = lambda: gateway.output().splitlines()  # noqa: E731
+        parsed = lambda: [json.loads(line) for line in lines() if line.startswith("{")]  # noqa: E731
         gateway.get("/before")
         self.assert_eventually(lambda: any(line["message"] == "ready" for line in parsed()), "it is not ready")
         gateway.get("/die", PARENT)
-        self.assert_eventually(lambda: any(line.get("trace_id") == TRACE for line in parsed()), "no line names the trace")
+        self.assert_eventually(lambda: any(line.get("trace_id") == TRACE for line in parsed()), "no line has the trace")
         about = next(line for line in parsed() if line.get("trace_id") == TRACE)
         self.assertEqual(list(about)[:4], ["time", "level", "target", "message"])
         self.assertEqual(about["level"], "WARN")
         self.assertTrue(about["message"].startswith("502 Bad Gateway: service shop"), about)
         self.assertRegex(about["request_id"], "^[0-9a-f]{32}$")
         printed = next(line for line in parsed() if line.get("output") == "stderr")
-        self.assertEqual((printed["service"], printed["instance"], printed["message"]), ("shop", 1, "\x1b[31mred\x1b[0m"))
+        self.assertEqual((printed["service"], printed["instance"]), ("shop", 1))
+        self.assertEqual(printed["message"], "\x1b[31mred\x1b[0m")
         ready = next(line for line in parsed() if line["message"] == "ready")
         self.assertEqual(ready["instance"], 1)
         gateway.signal(signal.SIGTERM)
         gateway.wait()
-        self.assertTrue(any(line["message"].startswith("told to end (SIGTERM), stopping") for line in parsed()), gateway.output())
+        stopping = [line for line in parsed() if line["message"].startswith("told to end (SIGTERM), stopping")]
+        self.assertEqual(len(stopping), 1, gateway.output())
 
     def test_the_cause_of_a_failed_start_is_said_once(self):
         broken = service("broken", [PYTHON, "-c", "raise SystemExit(3)"], transport="http") + route(service="broken")
@@ -311,7 +315,8 @@ class Lines(Logs):
             )
             os.close(write)
             address = re.search(r"http://\S+", process.stdout.readline())[0]
-            self.assertEqual(subprocess.run(["curl", "-s", f"{address}/a"], capture_output=True, text=True).stdout, "ok")
+            got = subprocess.run(["curl", "-s", f"{address}/a"], capture_output=True, text=True)
+            self.assertEqual(got.stdout, "ok")
             process.terminate()
             process.communicate(timeout=30)
             with os.fdopen(read) as file:
