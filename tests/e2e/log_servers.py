@@ -2,6 +2,7 @@
 
 import array
 import fcntl
+import itertools
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ JOURNALD = Path("/lib/systemd/systemd-journald")
 RSYSLOGD = Path("/usr/sbin/rsyslogd")
 F_GET_SEALS, SEALS = 1034, 0xF  # fcntl(2): SEAL, SHRINK, GROW, WRITE
 START_LIMIT = 20.0
+NUMBERS = itertools.count()
 
 
 def entry(data):
@@ -91,7 +93,7 @@ class Journald:
     """The real one, for a namespace of its own, in the foreground. Root alone may start it."""
 
     def __init__(self):
-        self.name = f"pilotlight-test-{os.getpid()}"
+        self.name = f"pilotlight-test-{os.getpid()}-{next(NUMBERS)}"
         self.socket = Path(f"/run/systemd/journal.{self.name}/socket")
         machine = Path("/etc/machine-id").read_text().strip()
         self._folders = [self.socket.parent]

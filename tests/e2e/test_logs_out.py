@@ -185,25 +185,43 @@ class Journal(Logs):
 
 
 class RealJournal(Logs):
-    @unittest.skipIf(os.geteuid() != 0, "not here: only root can start a journal")
-    @unittest.skipUnless(JOURNALD.exists() and shutil.which("journalctl"), "systemd is missing")
-    def test_entries_are_what_journalctl_shows(self):
-        journald = Journald()
-        self.addCleanup(journald.stop)
-        to = {"path": f"journald:{journald.socket}"}
-        gateway = self.gateway(_table("[log]", to), _table("[access_log]", to | {"fields": FIELDS}), TRACES)
-        gateway.get("/long", PARENT)
-        wanted = {
-            ("shop", "asked for /long"): {"PILOTLIGHT_OUTPUT": "stdout", "PRIORITY": "6"},
-            ("shop", "y" * 6000): {"PILOTLIGHT_SERVICE": "shop"},
-            ("pilotlight", f'"GET" "/long" 200 shop - {TRACE}'): {"HTTP_STATUS": "200", "TRACE_ID": TRACE},
-        }
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("not here: only root can start a journal")
+        if not JOURNALD.exists() or not shutil.which("journalctl"):
+            self.skipTest("systemd is missing")
+        self.journald = Journald()
+        self.addCleanup(self.journald.stop)
+
+    def assert_shown(self, wanted):
+        """`wanted`: (identifier, message) -> further fields."""
 
         def missing():
-            found = {(one.get("SYSLOG_IDENTIFIER"), one.get("MESSAGE")): one for one in journald.entries()}
+            found = {(one.get("SYSLOG_IDENTIFIER"), one.get("MESSAGE")): one for one in self.journald.entries()}
             return [key for key, fields in wanted.items() if not fields.items() <= found.get(key, {}).items()]
 
         self.assertTrue(eventually(lambda: not missing(), 20), missing())
+
+    def test_entries_are_what_journalctl_shows(self):
+        to = {"path": f"journald:{self.journald.socket}"}
+        gateway = self.gateway(_table("[log]", to), _table("[access_log]", to | {"fields": FIELDS}), TRACES)
+        gateway.get("/long", PARENT)
+        self.assert_shown({
+            ("shop", "asked for /long"): {"PILOTLIGHT_OUTPUT": "stdout", "PRIORITY": "6"},
+            ("shop", "y" * 6000): {"PILOTLIGHT_SERVICE": "shop"},
+            ("pilotlight", f'"GET" "/long" 200 shop - {TRACE}'): {"HTTP_STATUS": "200", "TRACE_ID": TRACE},
+        })
+
+    def test_the_journal_reads_the_local_form_of_syslog(self):
+        to = {"path": f"syslog:{self.journald.socket.with_name('dev-log')}", "facility": "local2"}
+        gateway = self.gateway(_table("[service_log]", to), _table("[access_log]", to | {"fields": ["status"]}))
+        gateway.get("/a")
+        head = {"PRIORITY": "6", "SYSLOG_FACILITY": "18"}
+        self.assert_shown({
+            ("shop", "asked for /a"): head | {"SYSLOG_PID": "1"},
+            ("pilotlight", "200"): head | {"SYSLOG_PID": str(gateway.process.pid)},
+        })
 
 
 class Syslog(Logs):
