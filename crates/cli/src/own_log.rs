@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn an_event_as_text_is_one_line() {
-        let expected = "stopped service=users instance=3 trace_id=0af7 level=forged output=a\\n\\u{1b}[2J\\u{202e}";
+        let expected = "stopped service=users instance=3 trace_id=0af7 level=forged output=a\\n\\x1b[2J\\u{202e}";
         assert_eq!(said().text(), expected);
     }
 
