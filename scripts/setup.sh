@@ -9,6 +9,7 @@ readonly DENY_VERSION=0.20.2
 readonly NEXTEST_VERSION=0.9.148 # a built one: PyPI has it
 readonly MDBOOK_VERSION=0.5.4 # likewise
 readonly NODE_MAJOR=18 # what sdk/node needs
+readonly GO_MINOR=19 # of Go 1, what sdk/go needs
 readonly NODE_OF_TESTS=20 # what tests/http-cache-tests needs
 readonly APT_WAIT=300 # seconds that another apt-get is waited for
 packages=() # system packages that are missing
@@ -87,6 +88,13 @@ check_node() {
   [ "${version%%.*}" -ge "$needed" ] || die "node is $version, at least $needed is needed; see https://nodejs.org"
 }
 
+check_go() {
+  local version minor
+  version=$(go env GOVERSION)
+  minor=${version#go1.}
+  [ "${minor%%[!0-9]*}" -ge "$GO_MINOR" ] || die "go is $version, at least go1.$GO_MINOR is needed; see https://go.dev/dl"
+}
+
 # Whether the environment has all of these modules.
 has_modules() {
   "$VENV/bin/python" -c 'import importlib.util, sys; sys.exit(any(importlib.util.find_spec(name.split(".")[0]) is None or importlib.util.find_spec(name) is None for name in sys.argv[1:]))' "$@"
@@ -129,6 +137,7 @@ for_test() {
   need python3 python3 "tests of the gateway, sdk/python"
   need node nodejs "sdk/node"
   need npm npm "sdk/node's tests"
+  need go golang-go "sdk/go"
   need curl curl "tests of the demo"
   need ssh openssh-client "tests of deploys"
   need_sshd
@@ -160,6 +169,7 @@ for_test() {
   fi
   install_packages
   check_node "$NODE_OF_TESTS"
+  check_go
   make_venv
   if ! has_modules flask; then
     say "installing Flask into $VENV, for the tests of WSGI"

@@ -35,6 +35,8 @@ AT_ONCE = 4
 # Transcripts, each with a gateway or a service of its own, likewise.
 TRANSCRIPTS_AT_ONCE = 4
 LIMIT_S = 3600.0
+# What the suites run.
+BUILDS = [["cargo", "build", "--workspace", "--all-targets"], ["sdk/go/build.sh"]]
 SLOWEST = 50
 # Lines that are printed: of a suite that passed, of one that failed, of the reason of a test that failed.
 LINES = {"passed": 3, "failed": 150, "reason": 24}
@@ -131,9 +133,11 @@ def suites(is_long):
         Suite("rust: examples of the documentation", ["cargo", "test", "--quiet", "--doc", "--workspace"]),
         Suite("gateway: transcripts", [PYTHON, *transcripts]),
         *conformance("node", f"node {ROOT}/sdk/node/demo.js", megabytes),
+        *conformance("go", f"{ROOT}/target/sdk/go/demo", megabytes),
         *conformance("python", f"{PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
         *conformance("rust", f"{ROOT}/target/debug/examples/demo", megabytes),
         node("sdk node", "sdk/node", "test/*.test.js", "--test-concurrency=3"),
+        Suite("sdk go", ["sdk/go/test.sh"]),
         pytest("sdk python", "sdk/python", "tests"),
         pytest("conformance: its own tests", "sdk/conformance", "tests"),
         pytest("make run, as a user would try it", "scripts", "test_demo.py"),
@@ -284,7 +288,7 @@ def main():
     environment = environment_of(options.long)
     begin = time.monotonic()
     print("=== building", flush=True)
-    if subprocess.run(["cargo", "build", "--workspace", "--all-targets"], cwd=ROOT).returncode:
+    if any(subprocess.run(command, cwd=ROOT).returncode for command in BUILDS):
         return 1
     built = time.monotonic() - begin
     shutil.rmtree(RESULTS, ignore_errors=True)

@@ -1,0 +1,3 @@
+module pilotlight.example/go
+
+go 1.19
