@@ -36,7 +36,7 @@ AT_ONCE = 4
 TRANSCRIPTS_AT_ONCE = 4
 LIMIT_S = 3600.0
 # What the suites run.
-BUILDS = [["cargo", "build", "--workspace", "--all-targets"], ["sdk/go/build.sh"]]
+BUILDS = [["cargo", "build", "--workspace", "--all-targets"], ["sdk/go/build.sh"], ["sdk/c/build.sh"]]
 SLOWEST = 50
 # Lines that are printed: of a suite that passed, of one that failed, of the reason of a test that failed.
 LINES = {"passed": 3, "failed": 150, "reason": 24}
@@ -133,10 +133,13 @@ def suites(is_long):
         Suite("rust: examples of the documentation", ["cargo", "test", "--quiet", "--doc", "--workspace"]),
         Suite("gateway: transcripts", [PYTHON, *transcripts]),
         *conformance("node", f"node {ROOT}/sdk/node/demo.js", megabytes),
+        *conformance("c", f"{ROOT}/target/sdk/c/demo", megabytes),
+        *conformance("c with sanitizers", f"{ROOT}/target/sdk/c/demo-checked", megabytes),
         *conformance("go", f"{ROOT}/target/sdk/go/demo", megabytes),
         *conformance("python", f"{PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
         *conformance("rust", f"{ROOT}/target/debug/examples/demo", megabytes),
         node("sdk node", "sdk/node", "test/*.test.js", "--test-concurrency=3"),
+        pytest("sdk c", "sdk/c", "tests"),
         Suite("sdk go", ["sdk/go/test.sh"]),
         pytest("sdk python", "sdk/python", "tests"),
         pytest("conformance: its own tests", "sdk/conformance", "tests"),
