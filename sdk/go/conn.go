@@ -30,6 +30,7 @@ const (
 	gatherBytes  = 8192                      // a body from this size on is not copied behind its head
 	dialPatience = 5 * time.Second           // for a full backlog of the gateway's
 	lastWords    = time.Second               // for RESET(PROTOCOL) to leave
+	patience     = time.Millisecond          // that an answer waits for others of its read
 )
 
 type kind int
@@ -77,21 +78,22 @@ const (
 	codeTooLarge
 )
 
-// allowed is what the gateway may send (P-11), by type: on which kinds of connection.
-var allowed = [...][kinds]bool{
-	typeWelcome:  {shared: true, own: true, answer: true},
-	typeRequest:  {shared: true, own: true},
-	typeData:     {own: true},
-	typeTrailers: {own: true},
-	typeReset:    {shared: true, own: true, answer: true},
-	typePing:     {shared: true, own: true},
-	typePong:     {shared: true, own: true},
-	typeDrain:    {shared: true},
-	typeMore:     {shared: true},
+// allowed is what the gateway may send (P-11), by type: on which kinds of connection, and its size if that is fixed.
+var allowed = [...]struct {
+	on   [kinds]bool
+	size int
+}{
+	typeWelcome:  {on: [kinds]bool{shared: true, own: true, answer: true}},
+	typeRequest:  {on: [kinds]bool{shared: true, own: true}},
+	typeData:     {on: [kinds]bool{own: true}},
+	typeTrailers: {on: [kinds]bool{own: true}},
+	typeReset:    {on: [kinds]bool{shared: true, own: true, answer: true}},
+	typePing:     {on: [kinds]bool{shared: true, own: true}, size: 8},
+	typePong:     {on: [kinds]bool{shared: true, own: true}, size: 8},
+	typeDrain:    {on: [kinds]bool{shared: true}, size: 4},
+	typeMore:     {on: [kinds]bool{shared: true}, size: 8},
 	typeLog:      {},
 }
-
-var sizes = map[byte]int{typePing: 8, typePong: 8, typeDrain: 4, typeMore: 8}
 
 // A violation is what the gateway has done against a rule.
 type violation string
@@ -143,7 +145,8 @@ type conn struct {
 	pending   []*exchange
 	taken     int // of pending, by workers
 	out       []byte
-	claimed   bool // somebody is going to write out
+	claimed   bool      // somebody is going to write out
+	since     time.Time // when the reader has claimed that
 	hijacked  bool
 	closing   bool
 
@@ -203,7 +206,7 @@ func (c *conn) serve() {
 		}
 		c.mu.Lock()
 		mine := !c.claimed
-		c.claimed = true
+		c.claimed, c.since = true, time.Now()
 		c.mu.Unlock()
 		err = c.take()
 		c.dispatch()
@@ -333,10 +336,11 @@ func (c *conn) frame(kind, flags byte, id uint16, payload []byte) error {
 		}
 		return nil
 	}
-	if !allowed[kind][c.kind] {
+	rule := &allowed[kind]
+	if !rule.on[c.kind] {
 		return broken("P-11: type %d does not come on a connection of kind %s", kind, c.kind)
 	}
-	if size, fixed := sizes[kind]; fixed && size != len(payload) {
+	if rule.size != 0 && rule.size != len(payload) {
 		return broken("P-11: type %d with %d bytes", kind, len(payload))
 	}
 	if c.welcomed == (kind == typeWelcome) && !(kind == typeReset && id == 0) {
@@ -503,7 +507,7 @@ func (c *conn) reset(id uint16, payload []byte) error {
 func (c *conn) send(f frame) {
 	c.mu.Lock()
 	c.out = append(f.appendTo(c.out), f.body...)
-	mine := !c.claimed
+	mine := !c.claimed || time.Since(c.since) > patience // the others are slow
 	if c.kind == shared {
 		c.claimed = true
 	}

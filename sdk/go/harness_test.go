@@ -75,21 +75,34 @@ func start(t *testing.T, server *Server) *gateway {
 
 func handle(f http.HandlerFunc) *Server { return &Server{Handler: f} }
 
+// tryAccept takes the next connection and welcomes it.
+func (g *gateway) tryAccept() (*peer, error) {
+	sock, err := g.listener.AcceptUnix()
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{t: g.t, sock: sock}
+	hello, err := p.any()
+	if err != nil {
+		return nil, err
+	}
+	p.hello = string(hello.payload)
+	_, err = sock.Write(encode(typeWelcome, 0, 0, "PIPE/1\nworker=3\nmax_frame=65536\nminor=1\n"))
+	return p, err
+}
+
 // accept takes the next connection, welcomes it, and checks its kind.
 func (g *gateway) accept(kind string) *peer {
 	g.t.Helper()
 	g.listener.SetDeadline(time.Now().Add(within))
-	sock, err := g.listener.AcceptUnix()
+	p, err := g.tryAccept()
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	p := &peer{t: g.t, sock: sock}
-	g.t.Cleanup(func() { sock.Close() })
-	p.hello = string(p.next(typeHello).payload)
+	g.t.Cleanup(func() { p.sock.Close() })
 	if !strings.Contains(p.hello, "\nkind="+kind+"\n") {
 		g.t.Fatalf("HELLO of another kind than %s: %q", kind, p.hello)
 	}
-	p.send(typeWelcome, 0, 0, "PIPE/1\nworker=3\nmax_frame=65536\nminor=1\n")
 	return p
 }
 
@@ -144,26 +157,38 @@ func (p *peer) request(id uint16, method, target string, fields ...string) {
 	p.send(typeRequest, flagEnd, id, ask(method, target, "", fields...))
 }
 
-// next is the next frame, which has to be of this type.
-func (p *peer) next(kind byte) got {
-	p.t.Helper()
-	p.sock.SetReadDeadline(time.Now().Add(within))
+// any is the next frame, whatever it is.
+func (p *peer) any() (g got, err error) {
 	for len(p.bytes) < headerBytes || len(p.bytes) < headerBytes+int(binary.LittleEndian.Uint32(p.bytes)) {
 		buffer := make([]byte, 1<<18)
 		n, err := p.sock.Read(buffer)
 		if err != nil {
-			p.t.Fatalf("waiting for type %d: %v", kind, err)
+			return g, err
 		}
 		p.reads++
 		p.bytes = append(p.bytes, buffer[:n]...)
 	}
 	size := headerBytes + int(binary.LittleEndian.Uint32(p.bytes))
-	g := got{kind: p.bytes[4], flags: p.bytes[5], id: binary.LittleEndian.Uint16(p.bytes[6:]), payload: p.bytes[headerBytes:size]}
+	g = got{kind: p.bytes[4], flags: p.bytes[5], id: binary.LittleEndian.Uint16(p.bytes[6:]), payload: p.bytes[headerBytes:size]}
 	p.bytes = p.bytes[size:]
 	if g.kind == typeResponse || g.kind == typeInfo {
 		head := headerBytes + binary.LittleEndian.Uint32(g.payload)
 		g.status = int(binary.LittleEndian.Uint16(g.payload[4:]))
 		g.fields, g.body = strings.Split(string(g.payload[headerBytes:head]), "\x00"), string(g.payload[head:])
+	}
+	if g.kind == typeTrailers {
+		g.flags |= flagEnd
+	}
+	return g, nil
+}
+
+// next is the next frame, which has to be of this type.
+func (p *peer) next(kind byte) got {
+	p.t.Helper()
+	p.sock.SetReadDeadline(time.Now().Add(within))
+	g, err := p.any()
+	if err != nil {
+		p.t.Fatalf("waiting for type %d: %v", kind, err)
 	}
 	if g.kind != kind {
 		p.t.Fatalf("type %d (%q), expected %d", g.kind, g.payload, kind)

@@ -56,6 +56,8 @@ type exchange struct {
 	ended   bool       // under logging
 }
 
+var errEnded = errors.New("pilotlight: the exchange has ended, as its handler has returned")
+
 // pages are the fields of the head and the part of the body that have not been sent.
 type pages struct{ head, body []byte }
 
@@ -122,6 +124,9 @@ func (e *exchange) hasBody() bool {
 }
 
 func (e *exchange) fail(err error) {
+	if code := int(e.cancelled.Load()); code != 0 && e.resetCode == 0 {
+		e.resetCode, e.resetText = code, "cancelled"
+	}
 	if e.resetCode == 0 {
 		e.server.logf("%s %s: %v", e.request.Method, e.request.RequestURI, err)
 		e.resetCode, e.resetText = codeInternal, err.Error()
@@ -203,7 +208,9 @@ func write[T []byte | string](e *exchange, p T) (int, error) {
 		e.WriteHeader(http.StatusOK)
 	}
 	switch {
-	case e.ended || e.hijacked || e.status == http.StatusSwitchingProtocols:
+	case e.ended:
+		return 0, errEnded
+	case e.hijacked || e.status == http.StatusSwitchingProtocols:
 		return 0, http.ErrHijacked
 	case e.cancelled.Load() != 0:
 		return 0, e.context.Err()

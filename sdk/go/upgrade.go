@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -154,15 +153,9 @@ func parseAnswer(text []byte) (status int, header http.Header, rest []byte) {
 	if end < 0 {
 		return 0, nil, nil
 	}
-	lines := strings.Split(string(text[:end]), "\r\n")
-	if words := strings.SplitN(lines[0], " ", 3); len(words) > 1 {
-		status, _ = strconv.Atoi(words[1])
+	r, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(text)), nil)
+	if err != nil {
+		return 0, nil, nil
 	}
-	header = http.Header{}
-	for _, line := range lines[1:] {
-		if name, value, ok := strings.Cut(line, ":"); ok {
-			header.Add(name, strings.TrimSpace(value))
-		}
-	}
-	return status, header, text[end+4:]
+	return r.StatusCode, r.Header, text[end+4:]
 }
