@@ -444,7 +444,7 @@ func (c *conn) request(id uint16, flags byte, payload []byte) error {
 	c.mu.Lock()
 	c.exchanges[id] = e
 	taken := c.server.begin()
-	e.counted = taken
+	e.counted.Store(taken)
 	if taken && c.kind == shared {
 		c.pending = append(c.pending, e)
 	}

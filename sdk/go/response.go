@@ -48,9 +48,9 @@ type exchange struct {
 	retry     time.Duration
 	pooled    *pages
 
-	detached bool // the connection has left its reader, for another protocol
-	hijacked bool // the handler has that connection
-	counted  bool // among those that the end of the instance waits for
+	detached bool        // the connection has left its reader, for another protocol
+	hijacked bool        // the handler has that connection
+	counted  atomic.Bool // among those that the end of the instance waits for
 
 	logging sync.Mutex // a line of this exchange leaves before its final frame
 	ended   bool       // under logging
@@ -93,6 +93,10 @@ func (e *exchange) end() {
 		e.resetCode, e.resetText = codeInternal, "the handler failed, its log says why"
 	}
 	if e.hijacked {
+		if !e.returned {
+			_ = e.in.sock.Close() // as net/http does; what holds it learns of it
+			e.uncount()
+		}
 		return
 	}
 	if e.detached { // and the handler has not taken it
@@ -421,8 +425,7 @@ func (e *exchange) final(f frame) {
 
 // uncount tells the service, once, that it need not wait for this exchange any more.
 func (e *exchange) uncount() {
-	if e.counted {
-		e.counted = false
+	if e.counted.Swap(false) {
 		e.server.finished()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -90,7 +91,7 @@ type hijacked struct {
 	early    []byte
 	text     []byte // of an answer whose head is not whole
 	settled  bool   // the answer has been sent: what is written goes to the socket
-	closed   bool
+	closed   atomic.Bool
 }
 
 // Read implements net.Conn.
@@ -132,10 +133,9 @@ func (h *hijacked) Write(p []byte) (int, error) {
 // Close implements net.Conn. An answer that declines leaves with it.
 func (h *hijacked) Close() error {
 	e := h.exchange
-	if h.closed {
+	if h.closed.Swap(true) {
 		return net.ErrClosed
 	}
-	h.closed = true
 	if !h.settled {
 		f := resetFrame(e.id, codeInternal, 0, "what was written is no answer to an upgrade")
 		if status, header, rest := parseAnswer(h.text); status >= 200 {
