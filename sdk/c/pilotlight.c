@@ -1,7 +1,8 @@
 /* See pilotlight.h. One loop (poll), connections that cut what was read into frames and check each against the rules of
  * docs/spec/pipe.md, and exchanges. All answers of a turn of the loop leave a connection in one write (P-18).
- * Invariants: no memory is sized by a length that has not been checked; exactly one final frame leaves for each exchange
- * (P-16), and only finish() sends it; what is freed is freed at the end of a turn or by the call that the header names. */
+ * Invariants: no memory is sized by a length that has not been checked; exactly one final frame leaves for each
+ * exchange (P-16), and only finish() sends it; what is freed is freed at the end of a turn, or by the call that the
+ * header names. */
 #define _POSIX_C_SOURCE 200809L
 #include "pilotlight.h"
 
@@ -306,7 +307,8 @@ static conn *dial(enum kind kind, const uint32_t *worker) {
 	}
 	if (kind == SHARED) snprintf(of_kind, sizeof of_kind, "exchanges=%d\n", S.settings.exchanges);
 	if (worker) snprintf(of_worker, sizeof of_worker, "worker=%lu\n", (unsigned long)(c->worker = *worker));
-	int length = snprintf(hello, sizeof hello, "PIPE/1\ntoken=%.64s\nkind=%s\nminor=1\nmax_own=%d\nsdk=c/0.1.0\npid=%ld\n%s%s",
+	int length = snprintf(hello, sizeof hello,
+	                      "PIPE/1\ntoken=%.64s\nkind=%s\nminor=1\nmax_own=%d\nsdk=c/0.1.0\npid=%ld\n%s%s",
 	                      S.token, names[kind], S.settings.max_own, (long)getpid(), of_kind, of_worker);
 	S.conns[S.count++] = c;
 	S.kinds[kind]++;
@@ -515,10 +517,12 @@ static pilotlight_exchange *read_request(conn *c, const char *payload, size_t le
 static bool take_request(conn *c, int flags, uint16_t id, const char *payload, size_t length) {
 	bool end = flags & END;
 	if (id == 0) return broken(c, "P-15: a REQUEST with exchange id 0");
-	if (c->kind == OWN && (c->receiving || c->open_count)) return broken(c, "P-19: a REQUEST before the exchange before it has ended");
+	if (c->kind == OWN && (c->receiving || c->open_count))
+		return broken(c, "P-19: a REQUEST before the exchange before it has ended");
 	if (c->kind == SHARED && !end) return broken(c, "P-14: a REQUEST without END on a shared connection");
 	if (*place_of(c, id)) return broken(c, "P-15: exchange %u is still open", id);
-	if (c->open_count >= (unsigned)S.settings.exchanges) return broken(c, "P-14: more than exchanges=%d open", S.settings.exchanges);
+	if (c->open_count >= (unsigned)S.settings.exchanges)
+		return broken(c, "P-14: more than exchanges=%d open", S.settings.exchanges);
 	bool offered = flags & UPGRADE && c->minor && c->kind == OWN;
 	if (offered && !end) return broken(c, "P-38: a REQUEST with UPGRADE and without END");
 	pilotlight_exchange *x = read_request(c, payload, length);
@@ -590,13 +594,16 @@ static bool take_more(conn *c, const char *payload) {
 
 static bool take_frame(conn *c, enum type type, int flags, uint16_t id, const char *payload, size_t length) {
 	static const unsigned allowed[LOG + 1] = {/* P-11: kinds as bits */
-		[WELCOME] = 7, [REQUEST] = 3, [DATA] = 2, [TRAILERS] = 2, [RESET] = 7, [PING] = 3, [PONG] = 3, [DRAIN] = 1, [MORE] = 1};
+		[WELCOME] = 7, [REQUEST] = 3, [DATA] = 2, [TRAILERS] = 2, [RESET] = 7, [PING] = 3, [PONG] = 3, [DRAIN] = 1,
+		[MORE] = 1};
 	static const size_t sizes[LOG + 1] = {[PING] = 8, [PONG] = 8, [DRAIN] = 4, [MORE] = 8};
 	if (type < HELLO || type > LOG)
 		return flags & IGNORABLE || broken(c, "P-7: type %d is not known and not IGNORABLE", (int)type);
-	if (!(allowed[type] >> c->kind & 1)) return broken(c, "P-11: type %d does not come on this kind of connection", (int)type);
+	if (!(allowed[type] >> c->kind & 1))
+		return broken(c, "P-11: type %d does not come on this kind of connection", (int)type);
 	if (sizes[type] && sizes[type] != length) return broken(c, "P-11: type %d with %zu bytes", (int)type, length);
-	if (c->welcomed == (type == WELCOME) && !(type == RESET && id == 0)) return broken(c, "P-3: WELCOME is the first frame, once");
+	if (c->welcomed == (type == WELCOME) && !(type == RESET && id == 0))
+		return broken(c, "P-3: WELCOME is the first frame, once");
 	switch (type) {
 	case WELCOME: return take_welcome(c, payload, length);
 	case REQUEST: return take_request(c, flags, id, payload, length);
@@ -622,7 +629,8 @@ static void parse(conn *c) {
 		}
 		if (c->end - c->start - HEADER < length) return;
 		c->start += HEADER + (size_t)length;
-		take_frame(c, (enum type)(unsigned char)header[4], (unsigned char)header[5], u16(header + 6), header + HEADER, length);
+		enum type type = (enum type)(unsigned char)header[4];
+		take_frame(c, type, (unsigned char)header[5], u16(header + 6), header + HEADER, length);
 	}
 	if (!c->closed && c->kind == UPGRADED && !c->part_length && c->start < c->end) {
 		c->part = c->in + c->start;
@@ -804,7 +812,9 @@ static void clean_up(void) {
 
 static int limit(int value, int otherwise, int max) { return value <= 0 ? otherwise : value > max ? max : value; }
 
-int pilotlight_serve(pilotlight_handler handler, void *context) { return pilotlight_serve_with(NULL, handler, context); }
+int pilotlight_serve(pilotlight_handler handler, void *context) {
+	return pilotlight_serve_with(NULL, handler, context);
+}
 
 int pilotlight_serve_with(const pilotlight_settings *settings, pilotlight_handler handler, void *context) {
 	S.path = getenv("PILOTLIGHT_SOCKET");
@@ -857,7 +867,9 @@ static const char *string_at(const pilotlight_exchange *x, size_t index) {
 	return NULL;
 }
 
-const char *pilotlight_field(const pilotlight_exchange *x, const char *name) { return value_of(x->names, x->names_length, name); }
+const char *pilotlight_field(const pilotlight_exchange *x, const char *name) {
+	return value_of(x->names, x->names_length, name);
+}
 
 const char *pilotlight_trailer(const pilotlight_exchange *x, const char *name) {
 	return value_of(x->request_trailers.bytes, x->request_trailers.length, name);
@@ -871,7 +883,9 @@ size_t pilotlight_field_count(const pilotlight_exchange *x) {
 
 const char *pilotlight_field_name(const pilotlight_exchange *x, size_t index) { return string_at(x, 2 * index); }
 const char *pilotlight_field_value(const pilotlight_exchange *x, size_t index) { return string_at(x, 2 * index + 1); }
-const char *pilotlight_offer(const pilotlight_exchange *x) { return x->offered ? pilotlight_field(x, "upgrade") : NULL; }
+const char *pilotlight_offer(const pilotlight_exchange *x) {
+	return x->offered ? pilotlight_field(x, "upgrade") : NULL;
+}
 int pilotlight_cancelled(const pilotlight_exchange *x) { return x->cancelled; }
 
 int64_t pilotlight_deadline_ms(const pilotlight_exchange *x) {
@@ -920,10 +934,11 @@ long pilotlight_read(pilotlight_exchange *x, void *to, size_t size) {
 
 /* Appends a field: its name in lower case, its value without what it must not have (P-8). */
 static int add_field(buffer *b, const char *name, const char *value) {
-	static const char *const kept_here[] = {"connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "expect"};
+	static const char *const kept_here[] = {"connection", "keep-alive", "proxy-connection", "te", "transfer-encoding",
+	                                        "upgrade", "expect"};
+	static const char in_names[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 	size_t start = b->length, name_length = strlen(name), value_length = strlen(value);
-	if (!name_length || name_length != strspn(name, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
-		return PILOTLIGHT_MISUSE;
+	if (!name_length || name_length != strspn(name, in_names)) return PILOTLIGHT_MISUSE;
 	if (start + name_length + value_length + 2 > MIN_MAX_FRAME) return PILOTLIGHT_MEMORY;
 	if (!append(b, name, name_length + 1) || !append(b, value, value_length + 1)) {
 		b->length = start;
@@ -1017,7 +1032,8 @@ long pilotlight_write(pilotlight_exchange *x, const void *bytes, size_t size) {
 		if (held >= MAX_OUT) break;
 		size_t n = size - taken < MAX_OUT ? size - taken : MAX_OUT;
 		const char *from = (const char *)bytes + taken;
-		if (is_upgraded(x) ? !append(&c->out, from, n) : !send_frame(c, DATA, 0, x->id, from, n, NULL, 0)) return PILOTLIGHT_MEMORY;
+		bool queued = is_upgraded(x) ? append(&c->out, from, n) : send_frame(c, DATA, 0, x->id, from, n, NULL, 0);
+		if (!queued) return PILOTLIGHT_MEMORY;
 		c->dirty = true;
 		taken += n;
 	}
@@ -1103,7 +1119,7 @@ int pilotlight_upgrade(pilotlight_exchange *x, const char *protocol) {
 	conn *c = x->in;
 	if (x->cancelled || !c) return PILOTLIGHT_GONE;
 	if (!is_offered(pilotlight_offer(x), protocol) || x->begun || x->ended) return PILOTLIGHT_MISUSE; /* P-40 */
-	if (S.kinds[UPGRADED] >= S.settings.max_upgraded) return PILOTLIGHT_MEMORY; /* P-42: the handler resets with OVERLOADED */
+	if (S.kinds[UPGRADED] >= S.settings.max_upgraded) return PILOTLIGHT_MEMORY; /* P-42 */
 	if (!append(&x->fields, "upgrade", 8) || !append(&x->fields, protocol, strlen(protocol) + 1)) return PILOTLIGHT_MEMORY;
 	send_frame(c, RESPONSE, UPGRADE, x->id, head_of(x, 101), x->fields.length, NULL, 0);
 	*place_of(c, x->id) = x->next;

@@ -90,9 +90,9 @@ void pilotlight_set_data(pilotlight_exchange *x, void *data);
 void *pilotlight_data(const pilotlight_exchange *x);
 void pilotlight_on_readable(pilotlight_exchange *x, pilotlight_callback callback);
 void pilotlight_on_writable(pilotlight_exchange *x, pilotlight_callback callback); /* behind a write that was short */
-/* The client has gone, or the deadline is over. The exchange ends by itself when the callback returns: forget it. Without
- * this callback it stays until the handler ends it; on_readable, or else on_writable, is called then, and what they call
- * returns GONE. */
+/* The client has gone, or the deadline is over. The exchange ends by itself when the callback returns: forget it.
+ * Without this callback it stays until the handler ends it; on_readable, or else on_writable, is called then, and what
+ * they call returns GONE. */
 void pilotlight_on_cancel(pilotlight_exchange *x, pilotlight_callback callback);
 pilotlight_timer *pilotlight_after(unsigned ms, pilotlight_callback callback, void *data); /* NULL: no memory */
 void pilotlight_stop_timer(pilotlight_timer *timer);                                      /* before it has fired */
@@ -100,7 +100,8 @@ int pilotlight_post(pilotlight_callback callback, void *data); /* from any threa
 
 /* ---- another protocol ---- */
 const char *pilotlight_offer(const pilotlight_exchange *x); /* what the client would switch to: `a, b`; NULL */
-/* Answers 101 with the headers so far. From here on read, write, on_readable, on_writable and on_cancel (the connection
+/* Answers 101 with the headers so far. MISUSE: `protocol` is not offered; MEMORY: none, or max_upgraded have switched
+ * (reset the exchange with OVERLOADED). From here on read, write, on_readable, on_writable and on_cancel (the connection
  * is broken) are about the other protocol's bytes. pilotlight_end() ends this direction; the exchange is gone when both
  * have ended: in that call if read has returned 0 before it, else in the read that returns 0. reset closes at once. */
 int pilotlight_upgrade(pilotlight_exchange *x, const char *protocol);

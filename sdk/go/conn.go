@@ -160,7 +160,8 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, largeBuffer); return
 func (s *Server) dial(k kind, worker *uint32) (*conn, error) {
 	address := &net.UnixAddr{Name: s.path, Net: "unix"}
 	sock, err := net.DialUnix("unix", nil, address)
-	for wait, until := time.Millisecond, time.Now().Add(dialPatience); errors.Is(err, syscall.EAGAIN) && time.Now().Before(until); wait *= 2 {
+	until := time.Now().Add(dialPatience)
+	for wait := time.Millisecond; errors.Is(err, syscall.EAGAIN) && time.Now().Before(until); wait *= 2 {
 		time.Sleep(wait)
 		sock, err = net.DialUnix("unix", nil, address)
 	}
@@ -174,7 +175,8 @@ func (s *Server) dial(k kind, worker *uint32) (*conn, error) {
 		size = largeBuffer
 	}
 	c.buf = make([]byte, size)
-	hello := fmt.Sprintf("PIPE/1\ntoken=%s\nkind=%s\nminor=1\nmax_own=%d\nsdk=go/%s\npid=%d\n", s.token, k, s.MaxOwn, version, os.Getpid())
+	hello := fmt.Sprintf("PIPE/1\ntoken=%s\nkind=%s\nminor=1\nmax_own=%d\nsdk=go/%s\npid=%d\n",
+		s.token, k, s.MaxOwn, version, os.Getpid())
 	if k == shared {
 		hello += fmt.Sprintf("exchanges=%d\n", s.Exchanges)
 	}
@@ -507,8 +509,12 @@ func (c *conn) reset(id uint16, payload []byte) error {
 func (c *conn) send(f frame) {
 	c.mu.Lock()
 	c.out = append(f.appendTo(c.out), f.body...)
-	mine := !c.claimed || time.Since(c.since) > patience // the others are slow
+	mine := !c.claimed
 	if c.kind == shared {
+		now := time.Now()
+		if late := now.Sub(c.since) > patience; mine || late { // the others of the read are slow
+			mine, c.since = true, now
+		}
 		c.claimed = true
 	}
 	c.mu.Unlock()

@@ -87,13 +87,13 @@ func (s *Server) Serve() error {
 		s.ended = make(chan struct{})
 	}
 	s.mu.Unlock()
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	first, err := s.dial(shared, nil)
 	if err != nil {
 		return err
 	}
 	go first.serve()
+	signals := make(chan os.Signal, 1) // made while the gateway answers
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	for {
 		select {
 		case <-signals:
@@ -105,8 +105,8 @@ func (s *Server) Serve() error {
 	}
 }
 
-// Shutdown finishes what is open, refuses the rest and lets Serve return, as SIGTERM does. It returns when that is done,
-// or when ctx is.
+// Shutdown finishes what is open, refuses the rest and lets Serve return, as SIGTERM does. It returns when that is
+// done, or when ctx is.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ended == nil {

@@ -18,7 +18,8 @@ import (
 
 type exchangeKey struct{}
 
-// A requestContext ends with the exchange; by RESET(DEADLINE), which the gateway sends, its error is that of a deadline.
+// A requestContext ends with the exchange; by RESET(DEADLINE), which the gateway sends, its error is that of a
+// deadline.
 type requestContext struct {
 	context.Context
 	exchange *exchange

@@ -64,7 +64,8 @@ func TestNonsense(t *testing.T) {
 				frames := encode(typeRequest, flags[chance.Intn(len(flags))], uint16(1+chance.Intn(i)), request)
 				noise := make([]byte, []int{0, 4, 8, 300}[chance.Intn(4)])
 				chance.Read(noise)
-				frames = append(frames, encode(byte(chance.Intn(16)), flags[chance.Intn(len(flags))], uint16(chance.Intn(i)), string(noise))...)
+				kind, flags := byte(chance.Intn(16)), flags[chance.Intn(len(flags))]
+				frames = append(frames, encode(kind, flags, uint16(chance.Intn(i)), string(noise))...)
 				p.sock.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // a body that nobody reads
 				if _, err := p.sock.Write(frames); err != nil {
 					break // it has closed: it may

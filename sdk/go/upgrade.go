@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Own connections that leave the protocol (spec §12), in the two ways that handlers know from net/http: WriteHeader(101)
-// and then Hijack; or Hijack, and then an HTTP/1.1 answer as text, which becomes a RESPONSE here. Behind a 101 the bytes
-// are the other protocol's; any other answer ends with the connection.
+// Own connections that leave the protocol (spec §12), in the two ways that handlers know from net/http:
+// WriteHeader(101) and then Hijack; or Hijack, and then an HTTP/1.1 answer as text, which becomes a RESPONSE here.
+// Behind a 101 the bytes are the other protocol's; any other answer ends with the connection.
 
 const maxSwitchHead = minMaxFrame - headerBytes // of that text, with the body of an answer that declines
 
@@ -26,8 +26,9 @@ func (e *exchange) accept(protocol string, header http.Header) error {
 		","+strings.ToLower(protocol)+",") {
 		return fmt.Errorf("101 with `Upgrade: %s`, which the client does not offer", protocol)
 	}
-	fields := appendFields(appendField(emptyHead[:headerBytes:headerBytes], "upgrade", protocol), header, header["Connection"])
-	return e.in.flush(&frame{kind: typeResponse, flags: flagUpgrade, id: e.id, head: withStatus(fields, http.StatusSwitchingProtocols)})
+	head := appendField(emptyHead[:headerBytes:headerBytes], "upgrade", protocol)
+	head = withStatus(appendFields(head, header, header["Connection"]), http.StatusSwitchingProtocols)
+	return e.in.flush(&frame{kind: typeResponse, flags: flagUpgrade, id: e.id, head: head})
 }
 
 // Hijack implements http.Hijacker: for requests that offer another protocol only, for others have no connection.

@@ -1,6 +1,6 @@
 /* Processor time of a service per exchange: this SDK against FastCGI by libfcgi, over a Unix socket, and what a cold
- * start takes until the first answer. Rounds alternate: read the ratios. Usage: bench FOLDER [SECONDS] [ROUNDS] [STARTS]; FOLDER has
- * service-pipe and service-fastcgi. FastCGI is measured in its two ways: a connection for each request, 64 of them
+ * start takes until the first answer. Rounds alternate: read the ratios. Usage:
+ * bench FOLDER [SECONDS] [ROUNDS] [STARTS]; FOLDER has service-pipe and service-fastcgi. FastCGI is measured in its two ways: a connection for each request, 64 of them
  * wanted at once, as most servers do it; and one connection that is kept, which libfcgi answers one by one. */
 #define _DEFAULT_SOURCE
 #include <errno.h>

@@ -25,7 +25,7 @@ OUT = ROOT / "target" / "sdk" / "c"
 CC = os.environ.get("CC", "cc")
 FLAGS = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow", "-g"]
 CHECKED = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-FAILING = ["-Dmalloc=test_malloc", "-Dcalloc=test_calloc", "-Drealloc=test_realloc", "-include", str(HERE / "failing.h")]
+FAILING = [f"-D{name}=test_{name}" for name in ("malloc", "calloc", "realloc")] + ["-include", str(HERE / "failing.h")]
 LIMIT_S = 30
 WELCOME = b"PIPE/1\nworker=3\nmax_frame=65536\nminor=1\n"
 DRAIN = bytes(4)
@@ -303,9 +303,11 @@ class Process(unittest.TestCase):
                     for number in range(1, 8):
                         flags = chance.choice([0, 1, 1, 1, 2, 3, 0x80, 0xFF])
                         body = chance.randbytes(chance.choice([0, 1, 60_000]))
-                        peer.request(chance.choice([number, 1]), chance.choice(targets), body, flags, fields=["upgrade", "echo"])
+                        target, fields = chance.choice(targets), ["upgrade", "echo"]
+                        peer.request(chance.choice([number, 1]), target, body, flags, fields=fields)
                         kind = chance.choice(sorted(pipe1.TYPES))
-                        peer.send(kind, chance.choice([0, 1, number]), chance.randbytes(chance.choice([0, 4, 8, 300])), flags)
+                        noise = chance.randbytes(chance.choice([0, 4, 8, 300]))
+                        peer.send(kind, chance.choice([0, 1, number]), noise, flags)
                 except OSError:
                     pass  # it has closed: it may
                 finally:
@@ -316,7 +318,8 @@ class Process(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("valgrind"), "valgrind is missing")
     def test_valgrind_finds_nothing(self):
-        check = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all"]
+        leaks = ["--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all"]
+        check = ["valgrind", "-q", "--error-exitcode=9", *leaks]
         service = Service(*check, str(OUT / "test-service-plain"))
         service.listener.settimeout(LIMIT_S)
         shared = service.accept()
@@ -361,7 +364,8 @@ def serve_by_ffi(path):
     library = ctypes.CDLL(path)
     library.pilotlight_target.restype = ctypes.c_char_p
     library.pilotlight_target.argtypes = [ctypes.c_void_p]
-    library.pilotlight_answer.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    types = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    library.pilotlight_answer.argtypes = types
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     def handle(exchange, _context):
