@@ -46,6 +46,14 @@ need_log_servers() {
   [ -x /usr/sbin/rsyslogd ] || need rsyslogd rsyslog "tests of logs"
 }
 
+# Ruby, and what the tests of its SDK use.
+need_ruby() {
+  need ruby ruby "sdk/ruby"
+  have ruby && ruby -e 'require "minitest"; require "rack"; require "sinatra/base"; require "websocket/driver"' 2>/dev/null && return
+  say "libraries of Ruby are missing (tests of sdk/ruby)"
+  packages+=(ruby-minitest ruby-rack ruby-sinatra ruby-websocket-driver)
+}
+
 # The browser that looks at the lab's report.
 need_browser() {
   [ -n "${CHROMIUM:-}" ] && return
@@ -157,6 +165,8 @@ for_test() {
   need promtool prometheus "tests of the alerts and the dashboard"
   need systemd-analyze systemd "tests of the units in the documentation"
   need openssl openssl "tests of the pages about certificates"
+  need php php-cli "sdk/php"
+  need_ruby
   need_redis
   need_browser
   if [ ! -e /usr/share/zoneinfo/Europe/Berlin ]; then

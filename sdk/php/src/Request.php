@@ -162,11 +162,9 @@ final class Request
         if ($hasNoBody) {
             $body = '';
         }
-        if (!$this->hasEnded) {
-            $this->source->send(Wire::frame(Wire::STOP, 0, $this->exchange)); // P-21: nobody will read the rest
-        }
         $head = Wire::head($status, $block);
         if (is_string($body) && $trailers === '' && strlen($head) + strlen($body) <= Wire::MAX_FRAME && $this->code === 0) {
+            $this->stop();
             $this->finish();
             $this->link->send(Wire::frame(Wire::RESPONSE, Wire::END, $this->exchange, $head . $body));
             return;
@@ -175,6 +173,7 @@ final class Request
         foreach (is_string($body) ? [$body] : $body as $piece) {
             $this->write((string) $piece);
         }
+        $this->stop();
         if ($trailers === '') {
             $this->write('', Wire::DATA, Wire::END);
             return;
@@ -344,9 +343,12 @@ final class Request
         }
     }
 
-    /** @internal waits until what was sent has left, and at least until the next turn */
+    /** @internal waits until what was sent has left, and at least until the next turn; not in another exchange's fiber */
     public function pause(): void
     {
+        if (\Fiber::getCurrent() !== $this->fiber) {
+            return;
+        }
         $this->instance->wakeAt(0.0, $this);
         do {
             $this->wait();
@@ -386,6 +388,12 @@ final class Request
             $this->link = $this->instance->answerLink($this->source->worker ?? 0);
             $this->link->open[$this->exchange] = $this;
         }
+    }
+
+    /** P-21: nobody will read the rest of the request. */
+    private function stop(): void
+    {
+        $this->hasEnded || $this->source->send(Wire::frame(Wire::STOP, 0, $this->exchange));
     }
 
     /** The final frame is about to be sent: the gateway may use the id again as soon as it sees it (P-15). */
