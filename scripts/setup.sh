@@ -54,6 +54,22 @@ need_ruby() {
   packages+=(ruby-minitest ruby-rack ruby-sinatra ruby-websocket-driver)
 }
 
+# Whether GHC has all of these packages.
+has_haskell() {
+  local name
+  for name; do
+    ghc-pkg latest "$name" >/dev/null 2>&1 || return
+  done
+}
+
+# Haskell's compiler, and what sdk/haskell and its tests use.
+need_haskell() {
+  need ghc ghc "sdk/haskell"
+  have ghc && has_haskell wai network wai-websockets cryptohash-sha256 && return
+  say "libraries of Haskell are missing (sdk/haskell)"
+  packages+=(libghc-wai-dev libghc-network-dev libghc-wai-websockets-dev libghc-cryptohash-sha256-dev)
+}
+
 # The browser that looks at the lab's report.
 need_browser() {
   [ -n "${CHROMIUM:-}" ] && return
@@ -167,6 +183,7 @@ for_test() {
   need openssl openssl "tests of the pages about certificates"
   need php php-cli "sdk/php"
   need_ruby
+  need_haskell
   need_redis
   need_browser
   if [ ! -e /usr/share/zoneinfo/Europe/Berlin ]; then

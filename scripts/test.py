@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = str(ROOT / "target" / "venv" / "bin" / "python")
 GATEWAY = str(ROOT / "target" / "debug" / "pilotlight")
 RESULTS = ROOT / "target" / "test-results"
+HASKELL = ROOT / "target" / "haskell"
 LANES = 2
 # End-to-end tests wait most of the time: for processes to start, limits to pass, servers to notice.
 AT_ONCE = 4
@@ -139,12 +140,14 @@ def suites(is_long):
         *conformance("python", f"{PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
         *conformance("rust", f"{ROOT}/target/debug/examples/demo", megabytes),
         *conformance("ruby", f"ruby --disable-gems {ROOT}/sdk/ruby/demo.rb", megabytes),
+        *conformance("haskell", str(HASKELL / "demo"), megabytes),
         *conformance("php", f"php {ROOT}/sdk/php/demo.php", megabytes),
         node("sdk node", "sdk/node", "test/*.test.js", "--test-concurrency=3"),
         pytest("sdk c", "sdk/c", "tests"),
         Suite("sdk go", ["sdk/go/test.sh"]),
         pytest("sdk python", "sdk/python", "tests"),
         Suite("sdk ruby", ["ruby", "test/all.rb"], ROOT / "sdk" / "ruby"),
+        Suite("sdk haskell", [str(HASKELL / "tests")]),
         Suite("sdk php", ["php", "tests/all.php"], ROOT / "sdk" / "php"),
         pytest("conformance: its own tests", "sdk/conformance", "tests"),
         pytest("make run, as a user would try it", "scripts", "test_demo.py"),
@@ -296,6 +299,8 @@ def main():
     begin = time.monotonic()
     print("=== building", flush=True)
     if any(subprocess.run(command, cwd=ROOT).returncode for command in BUILDS):
+        return 1
+    if subprocess.run([ROOT / "sdk" / "haskell" / "build.sh", HASKELL]).returncode:
         return 1
     built = time.monotonic() - begin
     shutil.rmtree(RESULTS, ignore_errors=True)
