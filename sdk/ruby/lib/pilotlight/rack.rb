@@ -35,17 +35,19 @@ module Pilotlight
 
     def environment(request)
       env = @base.dup
-      path, question, query = request.target.partition("?")
+      path, query = request.target.split("?", 2)
+      path ||= ""
       env["REQUEST_METHOD"] = request.method
       env["PATH_INFO"] = path
-      env["QUERY_STRING"] = question.empty? ? "" : query
+      env["QUERY_STRING"] = query || ""
       env["SERVER_PROTOCOL"] = env["HTTP_VERSION"] = request.protocol
       env["rack.url_scheme"] = request.scheme
       env["HTTP_HOST"] = request.authority
       env["SERVER_NAME"], env["SERVER_PORT"] = host(request)
-      env["REMOTE_ADDR"], _, env["REMOTE_PORT"] = request.peer.rpartition(":")
+      colon = request.peer.rindex(":") || 0
+      env["REMOTE_ADDR"], env["REMOTE_PORT"] = request.peer.byteslice(0, colon), request.peer.byteslice(colon + 1..) || ""
       fields(request.fields, env)
-      env["rack.input"] = request.ended ? StringIO.new(request.read) : Input.new(request, @rewinds)
+      env["rack.input"] = request.ended ? StringIO.new(request.whole) : Input.new(request, @rewinds)
       env["rack.response_finished"] = []
       env["pilotlight.request"] = request
       env["rack.hijack"] = -> { env["rack.hijack_io"] = Hijacked.of(request) }

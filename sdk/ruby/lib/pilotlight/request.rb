@@ -38,10 +38,10 @@ module Pilotlight
   class Request
     include Wire
 
+    NO_FIELDS, NONE = {}.freeze, [].freeze
+
     # `fields` has name, value, name, value, …; `request_trailers` is filled when the body has been read.
     attr_reader :method, :scheme, :authority, :target, :protocol, :peer, :id, :fields, :request_trailers
-    # Fields that follow the body of the answer: a Hash to be filled before the body ends. Name them in `trailer`.
-    attr_reader :trailers
     attr_reader :exchange, :link, :ended, :done
 
     def initialize(link, exchange, flags, payload)
@@ -56,8 +56,11 @@ module Pilotlight
       @ahead = payload.byteslice(HEAD_BYTES + size..)
       @offered = flags & UPGRADE != 0 && link.kind == :own && link.minor.positive?
       check(@ended || !@offered, "P-38: REQUEST with UPGRADE and without END")
-      @trailers, @request_trailers = {}, {}
+      @request_trailers = NO_FIELDS
     end
+
+    # Fields that follow the body of the answer: a Hash to be filled before the body ends. Name them in `trailer`.
+    def trailers = @trailers ||= {}
 
     def self.now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
@@ -71,6 +74,9 @@ module Pilotlight
       wait(size || Float::INFINITY)
       size && size < @ahead.bytesize ? @ahead.slice!(0, size) : take
     end
+
+    # All of a body that has come whole.
+    def whole = @ahead
 
     # What has come of the body, at least one byte of it; empty at its end.
     def read_some
@@ -101,7 +107,7 @@ module Pilotlight
 
     # The protocols, in lower case, that the client may switch to with this request (RFC 9110 §7.8).
     def offers
-      return [] unless @offered
+      return NONE unless @offered
 
       @fields.each_slice(2).filter_map { |name, value| value if name == "upgrade" }.join(",").downcase.split(/[\s,]+/)
     end
@@ -174,7 +180,7 @@ module Pilotlight
 
     # Sends an answer in one frame that leaves with others (P-18), or as a stream if it is too large.
     def answer(status, block, data)
-      unless @trailers.empty? && HEAD_BYTES + block.bytesize + data.bytesize <= MAX_FRAME
+      if @trailers || HEAD_BYTES + block.bytesize + data.bytesize > MAX_FRAME
         start(status, block)
         write(data)
         return finish
@@ -217,7 +223,7 @@ module Pilotlight
     # Ends a stream.
     def finish
       stop
-      return write("", DATA, END_FLAG) if @trailers.empty?
+      return write("", DATA, END_FLAG) unless @trailers
 
       write("") # the head, if nothing was sent
       write(Wire.fields(@trailers), TRAILERS, END_FLAG)

@@ -13,6 +13,8 @@ module Pilotlight
     MINOR = 1 # P-37
     DROPPED = %w[connection keep-alive proxy-connection te transfer-encoding upgrade expect host] # P-9
               .to_h { |name| [name, true] }.freeze
+    MAX_NAMES = 512 # names of fields that are remembered
+    NAMES = {} # rubocop:disable Style/MutableConstant
     LEVELS = %i[error warn info debug trace].freeze
 
     module_function
@@ -53,18 +55,25 @@ module Pilotlight
       texts = block.count("\0")
       named = connection(headers)
       headers.each do |name, values|
-        name = name.to_s.downcase
-        next if DROPPED.key?(name) || name.start_with?("rack.") || named&.include?(name)
+        name = NAMES[name] || normal(name.to_s)
+        next if name.empty? || named&.include?(name)
 
         each_value(values) do |value|
-          value = value.b unless value.ascii_only?
-          block << name << "\0" << value << "\0"
+          block << name << "\0" << (value.ascii_only? ? value : value.b) << "\0"
           texts += 2
         end
       end
       check(block.count("\0\r\n") == texts, "P-8: a zero byte, CR or LF in %.200p", block)
       check(block.bytesize <= MAX_FRAME - HEAD_BYTES, "P-6: %d bytes of headers do not fit a frame", block.bytesize)
       block
+    end
+
+    # A name in lower case; empty if the field is not sent.
+    def normal(name)
+      lower = name.downcase.b
+      lower = "" if DROPPED.key?(lower) || lower.start_with?("rack.")
+      NAMES[name] = lower if NAMES.size < MAX_NAMES
+      lower
     end
 
     def each_value(values, &block)
