@@ -73,7 +73,7 @@ demo state request respond
         ("GET /error", throwIO (userError "as asked")),
         ("GET /refuse", refuse state request >> respond (text status200 "taken")),
         ("GET /switch", respond (responseRaw (switch request) (text (mkStatus 426 "Upgrade Required") "upgrade required\n"))),
-        ("GET /ws", respond (fromMaybe (text (mkStatus 426 "Upgrade Required") "") (websocketsApp options echoMessages request))),
+        ("GET /ws", respond (fromMaybe (text (mkStatus 426 "Upgrade Required") "") (websocketsApp options (echoMessages request) request))),
         ("GET /big-header", respond (responseLBS status200 [("x-big", C.replicate (number "bytes") 'x')] "")),
         ("POST /upload", upload request >>= respond),
         ("POST /early", respond (text status413 "too large\n"))
@@ -82,9 +82,10 @@ demo state request respond
 options :: WebSockets.ConnectionOptions
 options = WebSockets.defaultConnectionOptions
 
-echoMessages :: WebSockets.ServerApp
-echoMessages pending = do
+echoMessages :: Request -> WebSockets.ServerApp
+echoMessages request pending = do
   connection <- WebSockets.acceptRequest pending
+  onDrain request (WebSockets.sendCloseCode connection 1001 ("going away" :: B.ByteString))
   forever (WebSockets.receiveDataMessage connection >>= WebSockets.sendDataMessage connection)
 
 echo :: Request -> IO Response

@@ -1,11 +1,13 @@
-"""WebSocket and event streams over the pipe: all three SDKs behind the gateway, with other people's client."""
+"""WebSocket and event streams over the pipe: the SDKs behind the gateway, with other people's client."""
 
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
 import time
+import unittest
 
 import websocket
 from harness import DEMO, HERE, PYTHON, ROOT, descendants, limits, route, service
@@ -16,6 +18,7 @@ from websockets.sync.client import connect
 
 OLD_SDK = [PYTHON, "-B", str(HERE / "old_sdk.py")]
 RUST_DEMO = ROOT / "target" / "debug" / "examples" / "demo"
+HASKELL_DEMO = ROOT / "target" / "haskell" / "demo"
 CALM = {"drain_timeout": "10s", "stop_grace": "1s"}
 
 
@@ -233,6 +236,16 @@ class Node(OverThePipe, Reloading):
 
 class Rust(OverThePipe, Reloading):
     argv = [str(RUST_DEMO)]
+
+
+@unittest.skipUnless(shutil.which("ruby"), "ruby is not installed")
+class Ruby(OverThePipe, Reloading):
+    argv = ["ruby", str(ROOT / "sdk" / "ruby" / "demo.rb")]
+
+
+@unittest.skipUnless(HASKELL_DEMO.exists(), f"no {HASKELL_DEMO}: sdk/haskell/build.sh makes it")
+class Haskell(OverThePipe, Reloading):
+    argv = [str(HASKELL_DEMO)]
 
 
 HANDSHAKE = [

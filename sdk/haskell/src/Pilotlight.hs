@@ -15,6 +15,7 @@ module Pilotlight
     setTrailers,
     inform,
     logLine,
+    onDrain,
 
     -- * Ends of an exchange
     Reset,
@@ -69,7 +70,7 @@ runPilotlightWith settings' application = do
     [Just path', Just token'] -> do
       hSetBuffering stdout LineBuffering -- the log
       self <-
-        Service settings' path' token' (answer application) <$> newTVarIO [] <*> newTVarIO [] <*> newTVarIO 0 <*> newTVarIO 0
+        Service settings' path' token' (answer application) <$> newTVarIO [] <*> newTVarIO [] <*> newTVarIO 0 <*> newTVarIO []
           <*> newTVarIO False
           <*> newTVarIO False
           <*> newTVarIO Nothing
@@ -96,6 +97,7 @@ serve self = do
     pure isSignalled
   shared <- filter ((== Shared) . linkKind) <$> readTVarIO (links self)
   when bySignal $ forM_ shared $ \each -> atomically (post each (frame W.drain 0 0 [B.replicate 4 0])) -- P-32
+  readTVarIO (tunnels self) >>= mapM_ farewell
   late <- newTVarIO False -- for the gateway's DRAIN; `registerDelay` wants the threaded runtime
   void (forkIO (threadDelay 1000000 >> atomically (writeTVar late True)))
   atomically $ do
@@ -283,10 +285,10 @@ hijacked exchange handle' = do
         then void (atomically (final exchange [frame W.response endFlag (number exchange) [top "", rest]]))
         else do
           isFree <- atomically $ do
-            count <- readTVar (upgraded self)
-            let isFree = count < maxUpgraded (settings self)
+            others' <- readTVar (tunnels self)
+            let isFree = length others' < maxUpgraded (settings self)
             when isFree $ do
-              writeTVar (upgraded self) (count + 1)
+              writeTVar (tunnels self) (exchange : others')
               modifyTVar' (links self) (filter ((/= socket_ link) . socket_)) -- P-42
               writeTVar (switched link) (Just exchange)
               void (final exchange [frame W.response upgradeFlag (number exchange) [top ("upgrade\0" <> protocol' <> "\0")]])
@@ -298,7 +300,7 @@ hijacked exchange handle' = do
       isSwitched <- isJust <$> readTVarIO (switched link)
       when isSwitched $ do
         atomically (settle link)
-        atomically (modifyTVar' (upgraded self) (subtract 1))
+        atomically (modifyTVar' (tunnels self) (filter ((/= done exchange) . done)))
         void (try (shutdown (socket_ link) ShutdownSend) :: IO (Either IOException ()))
         shut link ""
 
@@ -340,6 +342,14 @@ logLine request' level text = with request' () $ \each -> atomically $ do
   link <- readTVar (target_ each)
   isDone <- readTVar (done each)
   unless isDone (post link (frame W.log_ 0 (number each) [B.singleton (fromIntegral level), W.cut text]))
+
+-- | Runs this once if the instance is to end while the connection of a 'responseRaw' is open: end it by the means of its
+-- protocol (P-43).
+onDrain :: Request -> IO () -> IO ()
+onDrain request' run = with request' () $ \each -> do
+  atomically (writeTVar (whenDraining each) (Just run))
+  isDraining <- readTVarIO (draining (service (source each)))
+  when isDraining (farewell each)
 
 -- | To be thrown: nothing has happened, another instance may take the request, whatever its method (P-29).
 resetRefused :: B.ByteString -> Reset

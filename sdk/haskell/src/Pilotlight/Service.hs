@@ -70,7 +70,8 @@ data Exchange = Exchange
     ended, done, begun :: TVar Bool,
     code :: TVar Word16,
     requestTrailers_, trailers_ :: TVar [Header],
-    thread :: TVar (Maybe ThreadId)
+    thread :: TVar (Maybe ThreadId),
+    whenDraining :: TVar (Maybe (IO ()))
   }
 
 data Service = Service
@@ -79,7 +80,8 @@ data Service = Service
     handler :: Exchange -> IO (),
     links :: TVar [Link],
     answers :: TVar [Link], -- idle answer connections
-    busy, upgraded :: TVar Int,
+    busy :: TVar Int,
+    tunnels :: TVar [Exchange], -- that have switched to another protocol
     draining, released :: TVar Bool,
     status :: TVar (Maybe Int)
   }
@@ -298,6 +300,7 @@ begin link it = do
       <*> newTVarIO []
       <*> newTVarIO []
       <*> newTVarIO Nothing
+      <*> newTVarIO Nothing
   isDraining <- readTVarIO (draining self)
   atomically (modifyTVar' (open_ link) (M.insert (number exchange) exchange) >> modifyTVar' (busy self) (+ 1))
   if isDraining
@@ -384,6 +387,12 @@ final exchange frames = do
       modifyTVar' (open_ link) (M.delete (number exchange))
       modifyTVar' (answers (service link)) (link :)
   pure (not isDone)
+
+-- | The instance is to end: tells the handler of a connection that has switched, once (P-43).
+farewell :: Exchange -> IO ()
+farewell exchange = atomically (swapTVar (whenDraining exchange) Nothing) >>= mapM_ (forkIO . (`catch` failed))
+  where
+    failed error' = say (displayException (error' :: SomeException))
 
 -- | P-17, P-24: more than one frame does not go on a shared connection, but on an answer connection, idle or new.
 leaveShared :: Exchange -> IO Link

@@ -95,7 +95,7 @@ module Pilotlight
       return false if @closed
 
       @closed = true
-      @open.each_value(&:abandon)
+      @open.values.each(&:abandon) # a copy: another thread may add one
       is_ours = error.is_a?(Violation)
       send(reset(0, PROTOCOL, error.message)) if is_ours
       @sock.shutdown rescue nil # the gateway was quicker
