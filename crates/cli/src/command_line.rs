@@ -73,7 +73,7 @@ enum Command {
     /// Lay out a configuration file; comments and meaning stay
     #[command(after_help = fmt::EXAMPLES)]
     Fmt(fmt::FmtArguments),
-    /// Make a configuration out of a Procfile, or that of uWSGI, NGINX Unit or gunicorn
+    /// Make a configuration out of a Procfile, or that of Caddy, nginx, uWSGI, NGINX Unit or gunicorn
     #[command(after_help = import::EXAMPLES)]
     Import(import::ImportArguments),
     /// Print the JSON Schema of the configuration, for editors

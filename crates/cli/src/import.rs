@@ -15,8 +15,10 @@ use crate::config::{DEFAULT_FILE, Severity, parse};
 
 /// How often a result is looked at again after lines of it were commented out.
 const MAX_ROUNDS: usize = 64;
+/// Nobody has access.
+const CLOSED: &str = "\ndeny = { networks = [\"0.0.0.0/0\", \"::/0\"] }";
 /// Names that are looked for in a folder, in this order.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 10] = [
     "Procfile",
     "uwsgi.ini",
     "app.ini",
@@ -25,13 +27,16 @@ const NAMES: [&str; 8] = [
     "config.json",
     "gunicorn.conf.py",
     "gunicorn.py",
+    "Caddyfile",
+    "nginx.conf",
 ];
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "Examples:
-  pilotlight import                          a Procfile, uwsgi.ini, unit.json or gunicorn.conf.py of this folder
+  pilotlight import                          a Procfile, uwsgi.ini, unit.json, Caddyfile … of this folder
   pilotlight import uwsgi.ini -o -           to the standard output
-  pilotlight import --from unit conf.json    the kind, where the name does not say it
+  pilotlight import /etc/nginx/sites-enabled/shop
+  pilotlight import --from unit conf.json    the kind, where the name or the text does not say it
 
 What could not be mapped is named with its line and the reason, and stands at the beginning of the result.";
 
@@ -93,7 +98,8 @@ pub fn finished(draft: &Draft, source: &str) -> Imported {
     Imported { toml, options }
 }
 
-/// Comments out these lines, a whole section if it is the heading's; whether any was.
+/// Comments out these lines, a whole section if it is the heading's; whether any was. A route without its rule of
+/// access is closed: nobody gets what not everybody got.
 fn without(toml: &mut String, wrong: &[(usize, String)], options: &mut Vec<Noted>) -> bool {
     let mut lines: Vec<String> = toml.lines().map(str::to_owned).collect();
     let is_key = |line: &str| !line.is_empty() && !line.starts_with('#');
@@ -108,12 +114,26 @@ fn without(toml: &mut String, wrong: &[(usize, String)], options: &mut Vec<Noted
         for line in lines[*at..=at + own].iter_mut().filter(|line| is_key(line)) {
             line.insert_str(0, "# ");
         }
+        if ["allow = ", "deny = "].iter().any(|key| line.starts_with(key)) {
+            close(&mut lines, *at);
+        }
         let why = format!("`check` refuses it: {}", message.replace('\n', " "));
         options.push(Noted { line: 0, option: line, became: Became::NotMapped(why) });
         changed = true;
     }
     *toml = lines.join("\n") + "\n";
     changed
+}
+
+/// Puts a `deny` for everybody into the section of a line, in the place of its own.
+fn close(lines: &mut [String], at: usize) {
+    let is_heading = |line: &String| line.starts_with('[');
+    let first = lines[..at].iter().rposition(is_heading).map_or(0, |heading| heading + 1);
+    let end = lines[at..].iter().position(is_heading).map_or(lines.len(), |length| at + length);
+    for line in lines[first..end].iter_mut().filter(|line| line.starts_with("deny = ")) {
+        line.insert_str(0, "# ");
+    }
+    lines[at].push_str(CLOSED);
 }
 
 /// Runs it.
@@ -126,7 +146,7 @@ pub fn run(arguments: &ImportArguments, out: &mut dyn Write, err: &mut dyn Write
     let file_name = file.file_name().unwrap_or_default().to_string_lossy();
     let Some(kind) = arguments.from.or_else(|| Kind::of(&file_name, &text)) else {
         writeln!(err, "error: whose file {name} is cannot be told from its name or text")?;
-        writeln!(err, " = help: name it: --from procfile, uwsgi, unit or gunicorn")?;
+        writeln!(err, " = help: name it: --from procfile, uwsgi, unit, gunicorn, nginx or caddy")?;
         return Ok(Outcome::Misconfigured);
     };
     let draft = match import(kind, &text) {

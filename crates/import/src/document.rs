@@ -8,6 +8,7 @@ pub(crate) enum Value {
     Truth(bool),
     List(Vec<String>),
     Table(Vec<(String, Value)>),
+    Tables(Vec<Vec<(String, Value)>>),
 }
 
 /// The keys of a section, in their order.
@@ -43,6 +44,27 @@ impl Section {
         self.set(key, Value::Table(table));
     }
 
+    /// Adds an entry of any type to a table, in the place of what it was.
+    pub(crate) fn insert(&mut self, key: &'static str, name: &str, value: Value) {
+        let mut table = match self.get(key) {
+            Some(Value::Table(table)) => table.clone(),
+            _ => Vec::new(),
+        };
+        match table.iter_mut().find(|(other, _)| other == name) {
+            Some((_, old)) => *old = value,
+            None => table.push((name.to_owned(), value)),
+        }
+        self.set(key, Value::Table(table));
+    }
+
+    pub(crate) fn remove(&mut self, key: &str) {
+        self.0.retain(|(name, _)| *name != key);
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.0.iter().map(|(key, value)| (*key, value))
+    }
+
     /// Takes over all keys of another.
     pub(crate) fn extend(&mut self, other: Section) {
         for (key, value) in other.0 {
@@ -67,11 +89,16 @@ fn written(value: &Value) -> String {
         Value::Number(number) => number.min(&(i64::MAX as u64)).to_string(),
         Value::Truth(truth) => truth.to_string(),
         Value::List(list) => format!("[{}]", list.iter().map(|one| quoted(one)).collect::<Vec<_>>().join(", ")),
-        Value::Table(table) => {
-            let entries = table.iter().map(|(name, value)| format!("{} = {}", quoted(name), written(value)));
-            format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
+        Value::Table(table) => braces(table),
+        Value::Tables(tables) => {
+            format!("[{}]", tables.iter().map(|table| braces(table)).collect::<Vec<_>>().join(", "))
         }
     }
+}
+
+fn braces(table: &[(String, Value)]) -> String {
+    let entries = table.iter().map(|(name, value)| format!("{} = {}", quoted(name), written(value)));
+    format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
 }
 
 fn quoted(text: &str) -> String {

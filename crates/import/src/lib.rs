@@ -4,17 +4,23 @@
 //! needed, or not mapped, with its line and the reason. Does no I/O, and knows nothing of how `check` reads the result;
 //! the command does both.
 //!
+//! Sites of Caddy and nginx have different words for the same things: both end in `rules`, which makes their routes.
+//!
 //! Invariant: whatever the text is, the result is TOML, and no text has more than [`MAX_BYTES`] or [`MAX_LINES`] read.
 
 #![forbid(unsafe_code)]
 
+mod caddy;
+mod directive;
 mod document;
 mod gunicorn;
 mod json;
 mod model;
+mod nginx;
 mod procfile;
 mod python;
 mod read;
+mod rules;
 mod settings;
 mod unit;
 mod uwsgi;

@@ -18,12 +18,22 @@ pub enum Kind {
     Unit,
     /// Simple assignments of a `gunicorn.conf.py`, or a command line.
     Gunicorn,
+    /// `server` blocks of nginx: a site file, or `nginx.conf`.
+    Nginx,
+    /// A Caddyfile.
+    Caddy,
 }
 
 impl Kind {
     /// The kinds by their names.
-    pub const NAMES: [(&str, Kind); 4] =
-        [("procfile", Kind::Procfile), ("uwsgi", Kind::Uwsgi), ("unit", Kind::Unit), ("gunicorn", Kind::Gunicorn)];
+    pub const NAMES: [(&str, Kind); 6] = [
+        ("procfile", Kind::Procfile),
+        ("uwsgi", Kind::Uwsgi),
+        ("unit", Kind::Unit),
+        ("gunicorn", Kind::Gunicorn),
+        ("nginx", Kind::Nginx),
+        ("caddy", Kind::Caddy),
+    ];
 
     /// The kind of a file, by its name and, if that does not say, by its text.
     #[must_use]
@@ -33,12 +43,38 @@ impl Kind {
         Some(match () {
             () if lower.starts_with("procfile") => Kind::Procfile,
             () if lower.contains("gunicorn") => Kind::Gunicorn,
-            () if lower.ends_with(".json") || starts("{") => Kind::Unit,
+            () if lower.contains("caddyfile") || lower.ends_with(".caddy") => Kind::Caddy,
+            () if lower.ends_with(".json") || is_json(text) => Kind::Unit,
+            () if lower.starts_with("nginx") || is_nginx(text) => Kind::Nginx,
             () if text.lines().any(|line| line.trim() == "[uwsgi]") => Kind::Uwsgi,
             () if starts("gunicorn ") => Kind::Gunicorn,
+            () if is_caddy(text) => Kind::Caddy,
             () => return None,
         })
     }
+}
+
+/// A brace with a key or the end of the object behind it: a Caddyfile may begin with a brace as well.
+fn is_json(text: &str) -> bool {
+    let rest = text.trim_start().strip_prefix('{').map(str::trim_start);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['"', '}', '/']))
+}
+
+/// A line that opens `server`, `http` or `upstream`, and directives that end with a semicolon.
+fn is_nginx(text: &str) -> bool {
+    let opens = |line: &str| {
+        let head = line.split('{').next().unwrap_or(line).trim();
+        line.contains('{') && (matches!(head, "server" | "http") || head.starts_with("upstream "))
+    };
+    text.lines().any(|line| opens(line.trim())) && text.lines().any(|line| line.contains(';'))
+}
+
+/// Words of Caddy at the beginning of a line within a block.
+fn is_caddy(text: &str) -> bool {
+    let words = ["reverse_proxy", "file_server", "handle", "handle_path", "php_fastcgi", "encode", "respond", "redir"];
+    let is_word = |line: &str| line.split_whitespace().next().is_some_and(|word| words.contains(&word));
+    text.lines().any(|line| line.trim_end().ends_with('{')) && text.lines().any(is_word)
+        || text.lines().any(|line| line.trim_start().starts_with("reverse_proxy "))
 }
 
 /// Why a file cannot be read at all.
@@ -94,6 +130,12 @@ impl Draft {
         self.options.push(Noted { line, option: option.into(), became });
     }
 
+    /// Puts what was noted into the order of the file's lines, once each.
+    pub(crate) fn sort_options(&mut self) {
+        self.options.sort_by_key(|noted| noted.line);
+        self.options.dedup();
+    }
+
     pub(crate) fn other(&mut self, name: &'static str) -> &mut Section {
         let at = self.others.iter().position(|(other, _)| *other == name).unwrap_or_else(|| {
             self.others.push((name, Section::default()));
@@ -118,9 +160,9 @@ impl Draft {
         first_free.unwrap_or(name)
     }
 
-    /// A route, unless there is one for the same host and path.
+    /// A route, unless there is one for the same host, path and `exact`.
     pub(crate) fn route(&mut self, route: Section) -> bool {
-        let place = |route: &Section| (route.get("host").cloned(), route.get("path").cloned());
+        let place = |route: &Section| ["host", "path", "exact"].map(|key| route.get(key).cloned());
         let is_new = self.routes.iter().all(|other| place(other) != place(&route));
         if is_new {
             self.routes.push(route);

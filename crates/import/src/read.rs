@@ -1,7 +1,7 @@
 //! A file of any kind.
 
 use crate::model::{Draft, ImportError, Kind, MAX_BYTES, MAX_LINES};
-use crate::{gunicorn, procfile, unit, uwsgi};
+use crate::{caddy, gunicorn, nginx, procfile, unit, uwsgi};
 
 /// Reads a file.
 ///
@@ -20,5 +20,7 @@ pub fn import(kind: Kind, text: &str) -> Result<Draft, ImportError> {
         Kind::Uwsgi => Ok(uwsgi::read(text)),
         Kind::Unit => unit::read(text),
         Kind::Gunicorn => Ok(gunicorn::read(text)),
+        Kind::Nginx => nginx::read(text),
+        Kind::Caddy => caddy::read(text),
     }
 }

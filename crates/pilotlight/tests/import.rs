@@ -37,7 +37,7 @@ mod tests {
         let mut sum = [0; 3];
         let mut files = 0;
         let mut expected = String::new();
-        for (name, kind) in Kind::NAMES.iter().take(3) {
+        for (name, kind) in Kind::NAMES.iter().filter(|(_, kind)| *kind != Kind::Gunicorn) {
             let mut paths: Vec<PathBuf> =
                 fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
             paths.sort();
@@ -62,7 +62,7 @@ mod tests {
             fs::write(&results, &expected).unwrap();
         }
         assert!(expected == fs::read_to_string(&results).unwrap(), "the results differ; look at {}", results.display());
-        assert!(files >= 30);
+        assert!(files >= 46);
         assert!(share >= WANTED * 10, "{share}");
         assert!(mapped * 2 >= all, "most are to be mapped, not only unneeded");
     }
@@ -111,6 +111,78 @@ mod tests {
         let refused: Vec<&str> =
             imported.options.iter().filter(|noted| noted.line == 0).map(|noted| noted.option.as_str()).collect();
         assert_eq!(refused.len(), 2, "{refused:?}");
+    }
+
+    #[test]
+    fn no_route_is_open_that_was_not() {
+        const CLOSED: &str = "deny = { \"networks\" = [\"0.0.0.0/0\", \"::/0\"] }";
+        let nginx = |inside: &str| {
+            let text = format!(
+                "server {{ listen 80; server_name a.example;\n location / {{ proxy_pass http://127.0.0.1:1; }}\n \
+                 location /admin {{ {inside} }} }}"
+            );
+            read(Kind::Nginx, &text).unwrap().toml
+        };
+        for inside in [
+            "auth_request /ask; proxy_pass http://127.0.0.1:1;",
+            "satisfy any; allow 10.0.0.1; deny all; proxy_pass http://127.0.0.1:1;",
+            "allow 10.0.0.5; deny 10.0.0.0/8; proxy_pass http://127.0.0.1:1;",
+            "auth_basic x; proxy_pass http://127.0.0.1:1;",
+            "deny all;",
+            "return 403;",
+            "deny all; proxy_pass https://127.0.0.1:1;",
+            "allow 10.0.0.1; deny all; uwsgi_pass app;",
+        ] {
+            let toml = nginx(inside);
+            let (_, route) = toml.split_once("path = \"/admin\"").unwrap_or_else(|| panic!("{inside}\n{toml}"));
+            assert!(route.contains(CLOSED), "{inside}\n{toml}");
+        }
+        let caddy = |inside: &str| {
+            read(Kind::Caddy, &format!("http://a.example {{\n{inside}\nreverse_proxy :1\n}}\n")).unwrap()
+        };
+        for inside in ["@a method POST\nbasic_auth @a {\n}", "forward_auth https://a.example", "respond /admin 403"] {
+            assert!(caddy(inside).toml.contains(CLOSED), "{inside}\n{}", caddy(inside).toml);
+        }
+        // A rule of the site counts for the handlers of each host.
+        let text = "@one host one.example\nbasic_auth {\n ada S3CRET\n}\nhandle @one {\nreverse_proxy :2\n}";
+        let toml = caddy(text).toml;
+        assert_eq!(toml.matches("allow = { \"basic\" = \"users.htpasswd\" }").count(), 2, "{toml}");
+        assert!(!toml.contains("S3CRET"), "{toml}");
+        // The sources of programs are no files.
+        for toml in [
+            nginx("root /srv; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; }"),
+            caddy("root * /srv\nphp_fastcgi :9\nfile_server").toml,
+        ] {
+            assert!(!toml.contains("files ="), "{toml}");
+        }
+    }
+
+    #[test]
+    fn a_route_whose_rule_check_refuses_is_closed() {
+        let draft = import(Kind::Unit, "{\"listeners\":{\"*:80\":{\"pass\":\"routes\"}},\"routes\":[{\"match\":{\"source\":\"10.0.0.1-9\"},\"action\":{\"share\":\"/srv$uri\"}}]}").unwrap();
+        let toml = finished(&draft, "x").toml;
+        assert!(
+            toml.contains("# allow = ") && toml.contains("\ndeny = { networks = [\"0.0.0.0/0\", \"::/0\"] }"),
+            "{toml}"
+        );
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_name_or_its_text() {
+        for (name, text, expected) in [
+            ("Caddyfile", "", Some(Kind::Caddy)),
+            ("Caddyfile.dev", "{ }", Some(Kind::Caddy)),
+            ("site", "a.example {\n\treverse_proxy :1\n}", Some(Kind::Caddy)),
+            ("site", "{\n\temail a@b\n}\na.example {\n\tfile_server\n}", Some(Kind::Caddy)),
+            ("nginx.conf", "", Some(Kind::Nginx)),
+            ("default", "# x\nserver {\n listen 80;\n}", Some(Kind::Nginx)),
+            ("default", "upstream a { server b; }", Some(Kind::Nginx)),
+            ("conf", "{ \"listeners\": {} }", Some(Kind::Unit)),
+            ("conf", "{\n}", Some(Kind::Unit)),
+            ("conf", "web: x", None),
+        ] {
+            assert_eq!(Kind::of(name, text), expected, "{name} {text}");
+        }
     }
 
     #[test]
@@ -179,6 +251,24 @@ mod tests {
             Just("99999999999"),
             Just("%(module)"),
             Just("\u{fc}\u{7f}"),
+            Just(";"),
+            Just(" {\n"),
+            Just("\n}\n"),
+            Just("server"),
+            Just("a.example"),
+            Just("location /a"),
+            Just("proxy_pass http://127.0.0.1:1/x"),
+            Just("allow 10.0.0.1/8;"),
+            Just("deny all;"),
+            Just("return 301 https://$host$request_uri"),
+            Just("try_files $uri /i.html"),
+            Just("root /srv"),
+            Just("reverse_proxy /x* :1\n"),
+            Just("handle_path /y/*"),
+            Just("basic_auth"),
+            Just("header X {host}\n"),
+            Just("file_server\n"),
+            Just("\""),
         ];
         prop::collection::vec(word, 0..40).prop_map(|words| words.concat())
     }

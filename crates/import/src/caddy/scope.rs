@@ -1,0 +1,216 @@
+//! The directives of a site, or of a `handle` within it: which handler takes the requests of a place, and by which
+//! rules. Caddy tries them in an order of its own, whatever the order of the file.
+
+use crate::directive::Directive;
+use crate::rules::{Place, Target};
+
+use super::level::{Done, Level, is_setting};
+use super::matcher::{self, Matcher, Named};
+use super::reader::{MAX_DIRECTIVES, Reader};
+
+/// A directive with its matcher.
+struct Item<'a> {
+    directive: &'a Directive,
+    /// None: all hosts of the site.
+    hosts: Option<Vec<String>>,
+    /// None: everywhere.
+    places: Option<Vec<Place>>,
+    args: Vec<String>,
+}
+
+impl Item<'_> {
+    /// Whether it counts for a host; none: for those that no directive names.
+    fn is_of(&self, host: Option<&str>) -> bool {
+        self.hosts.as_ref().is_none_or(|hosts| host.is_some_and(|host| hosts.iter().any(|one| one == host)))
+    }
+
+    fn covers(&self, place: &Place) -> bool {
+        self.places.as_ref().is_none_or(|places| places.iter().any(|one| one.covers(place)))
+    }
+
+    /// How much of a path its matcher says, for the most specific one.
+    fn weight(&self, place: &Place) -> (bool, usize, bool) {
+        let covering = self.places.iter().flatten().filter(|one| one.covers(place));
+        let (length, exact) = covering.map(|one| (one.path.len(), one.exact)).max().unwrap_or_default();
+        (self.hosts.is_some(), length, exact)
+    }
+}
+
+/// In which order Caddy tries handlers; none for what is no handler.
+fn order(directive: &Directive, args: &[String]) -> Option<u8> {
+    let status = |text: &str| text.parse::<u16>().is_ok_and(|status| (400..500).contains(&status));
+    Some(match directive.name.as_str() {
+        "redir" => 0,
+        "handle" | "handle_path" | "route" => 1,
+        "abort" | "error" => 2,
+        "respond" if args.iter().any(|word| status(word)) => 2,
+        "reverse_proxy" => 3,
+        "php_fastcgi" => 4,
+        "file_server" => 5,
+        _ => return None,
+    })
+}
+
+/// Directives that say nothing of a route, and why.
+fn other(name: &str) -> Done {
+    let why = match name {
+        "respond" => "only redirects are answered without a service",
+        "handle_errors" => "`errors` names a page for each status, or a service that makes it",
+        "templates" => "files are sent as they are",
+        "metrics" => "metrics are on the admin socket; [metrics] is for Prometheus",
+        "php_fastcgi" => "FastCGI is not spoken: give PHP an HTTP server, and name its `url`",
+        "log_skip" | "skip_log" | "log_append" | "log_name" => {
+            "the access log is of all routes; `fields` says what is in it"
+        }
+        "map" | "vars" | "tracing" | "invoke" | "method" => "nothing is computed: a route has placeholders like {host}",
+        "push" | "fs" => return Done::NotNeeded("the gateway has no use for it"),
+        _ => "there is no key for it",
+    };
+    Done::NotMapped(why.to_owned())
+}
+
+impl Reader {
+    /// The routes of these hosts below a place.
+    pub(super) fn scope(&mut self, hosts: &[Option<String>], base: &Place, outer: &Level, directives: &[Directive]) {
+        self.directives += 1;
+        if self.directives > MAX_DIRECTIVES {
+            return;
+        }
+        let mut level = outer.clone();
+        level.has_programs |= directives.iter().any(|one| one.name == "php_fastcgi");
+        let mut named = Named::new();
+        for definition in directives.iter().filter(|one| one.name.starts_with('@')) {
+            let matcher = matcher::named(definition);
+            self.note(definition.line, &definition.name, Done::Mapped("where it is named".to_owned()));
+            named.insert(definition.name[1..].to_owned(), matcher);
+        }
+        let mut items = Vec::new();
+        for directive in directives.iter().filter(|one| !one.name.starts_with('@')) {
+            if matches!(directive.name.as_str(), "tls" | "bind" | "log" | "import") {
+                continue;
+            }
+            if directive.name == "route" && directive.args.is_empty() {
+                self.note(directive.line, "route", Done::Mapped("what is in it".to_owned()));
+                items.extend(directive.children().iter().filter_map(|one| self.item(one, &named, &mut level)));
+                continue;
+            }
+            items.extend(self.item(directive, &named, &mut level));
+        }
+        let names: std::collections::BTreeSet<String> =
+            items.iter().flat_map(|item| item.hosts.iter().flatten().cloned()).collect();
+        for name in names {
+            let of_host: Vec<&Item<'_>> = items.iter().filter(|item| item.is_of(Some(&name))).collect();
+            self.places(&[Some(name)], base, &level, &of_host);
+        }
+        let of_others: Vec<&Item<'_>> = items.iter().filter(|item| item.is_of(None)).collect();
+        self.places(hosts, base, &level, &of_others);
+    }
+
+    /// A directive with its matcher, if it is one that routes are made of; others are noted.
+    fn item<'a>(&mut self, directive: &'a Directive, named: &Named, level: &mut Level) -> Option<Item<'a>> {
+        let (matcher, args) = matcher::of(directive, named);
+        let order = order(directive, &args);
+        if order.is_none() && !is_setting(&directive.name) {
+            self.note(directive.line, &directive.name, other(&directive.name));
+            return None;
+        }
+        let (hosts, places) = match matcher {
+            Matcher::Places(places) => (None, places),
+            Matcher::Hosts(names) => (Some(names), None),
+            Matcher::Clients { networks, are_others } if order == Some(2) => {
+                let (list, key) = match are_others {
+                    true => (&mut level.rules.allowed, "allow.networks"),
+                    false => (&mut level.rules.denied, "deny.networks"),
+                };
+                list.extend(networks);
+                self.note(directive.line, &directive.name, Done::Mapped(key.to_owned()));
+                return None;
+            }
+            Matcher::Odd(why) => {
+                self.odd(directive, order, &why, level);
+                return None;
+            }
+            _ => {
+                self.odd(directive, order, "a route goes by its host and path", level);
+                return None;
+            }
+        };
+        // Within `handle_path` a path is what is left of it.
+        let prefix = level.stripped.clone().unwrap_or_default();
+        let places = places.map(|places| {
+            let moved = |place: Place| match prefix.is_empty() {
+                true => place,
+                false => Place { path: format!("{prefix}{}", place.path), ..place },
+            };
+            places.into_iter().map(moved).collect()
+        });
+        Some(Item { directive, hosts, places, args })
+    }
+
+    /// A directive whose matcher no route can have: what it would have forbidden stays forbidden where that can be.
+    fn odd(&mut self, directive: &Directive, order: Option<u8>, why: &str, level: &mut Level) {
+        let is_access = matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth");
+        if is_access {
+            level.rules.is_closed = true;
+        }
+        let more = match (is_access, order) {
+            (true, _) => format!("; {}", crate::rules::CLOSED),
+            (false, Some(2)) => ": what it forbids IS NOT FORBIDDEN by the result".to_owned(),
+            _ => String::new(),
+        };
+        self.note(directive.line, &directive.label(), Done::NotMapped(format!("{why}{more}")));
+    }
+
+    /// A route for each place that a directive names.
+    fn places(&mut self, hosts: &[Option<String>], base: &Place, outer: &Level, items: &[&Item<'_>]) {
+        let mut places = vec![base.clone()];
+        for place in items.iter().flat_map(|item| item.places.iter().flatten()) {
+            if base.covers(place) && !places.contains(place) {
+                places.push(place.clone());
+            }
+        }
+        for place in &places {
+            let mut level = outer.clone();
+            let mut settings: Vec<&&Item<'_>> =
+                items.iter().filter(|item| is_setting(&item.directive.name) && item.covers(place)).collect();
+            settings.sort_by_key(|item| item.weight(place));
+            for item in settings {
+                let done = level.apply(item.directive, &item.args);
+                self.note(item.directive.line, &item.directive.name, done);
+                self.users(item.directive);
+            }
+            let handlers = items.iter().filter(|item| item.covers(place));
+            let handlers = handlers.filter_map(|item| Some((order(item.directive, &item.args)?, item)));
+            let winner = handlers.min_by_key(|(order, item)| (*order, std::cmp::Reverse(item.weight(place))));
+            if let Some((_, item)) = winner {
+                self.handler(item.directive, &item.args, hosts, place, level);
+            }
+        }
+        for item in items.iter().filter(|item| order(item.directive, &item.args).is_some()) {
+            // What another handler always goes before.
+            let why = "another handler of this site takes its requests first".to_owned();
+            let is_noted = self.noted.range((item.directive.line, String::new())..).next();
+            if is_noted.is_none_or(|(line, _)| *line != item.directive.line) && base.path == "/" {
+                self.note(item.directive.line, &item.directive.label(), Done::NotMapped(why));
+            }
+        }
+    }
+
+    /// Users with their passwords are lines of a file.
+    fn users(&mut self, directive: &Directive) {
+        if matches!(directive.name.as_str(), "basic_auth" | "basicauth") {
+            for user in directive.children() {
+                let why = format!("write it as a line NAME:HASH into {}", super::level::USERS);
+                self.note(user.line, &user.name, Done::NotMapped(why));
+            }
+        }
+    }
+
+    /// Adds the route of each host.
+    pub(super) fn emit(&mut self, hosts: &[Option<String>], place: &Place, level: &Level, target: &Target) {
+        let rules = level.rules_at(place, target);
+        for host in hosts {
+            self.draft.route(rules.route(host.as_deref(), place, target));
+        }
+    }
+}

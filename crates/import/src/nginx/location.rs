@@ -1,0 +1,409 @@
+//! A `location` block: its path, and where it leads.
+
+use crate::directive::{Directive, route_path};
+use crate::document::Value;
+use crate::rules::{Place, Rules, Target, below, name_of};
+
+use super::level::Level;
+use super::reader::{Block, Reader, Server};
+use super::words::{Pattern, endings, forbids, pattern, simple_location};
+
+/// Directives that say where a location leads.
+const LEADS: [&str; 8] =
+    ["proxy_pass", "grpc_pass", "uwsgi_pass", "scgi_pass", "fastcgi_pass", "return", "try_files", "stub_status"];
+/// Why a folder with programs is not served.
+const PROGRAMS: &str =
+    "PHP is at work in this server, and the sources in its folder must not be sent: name folders without programs";
+/// What a location reads itself.
+const OWN: [&str; 7] = ["alias", "rewrite", "location", "if", "internal", "error_page", "root"];
+
+impl<'a> Reader<'a> {
+    pub(super) fn location(&mut self, directive: &'a Directive, server: &Server<'a>, outer: &Level, above: &str) {
+        let label = directive.label();
+        let place = match directive.args.as_slice() {
+            [path] if path.starts_with('@') => return self.named(directive, server),
+            [path] => plain(path, false),
+            [modifier, path] if modifier == "=" => plain(path, true),
+            [modifier, path] if modifier == "^~" => plain(path, false),
+            [modifier, text] if modifier.starts_with('~') => match simple_location(text) {
+                Some((path, exact)) => Some(Place { path, exact }),
+                None => return self.by_pattern(directive, server, text),
+            },
+            _ => None,
+        };
+        let Some(place) = place.filter(|place| Place { path: above.to_owned(), exact: false }.covers(place)) else {
+            return self.draft.not_mapped(directive.line, label, "a route's path is plain ASCII, as clients send it");
+        };
+        let children = directive.children();
+        let mut level = outer.inherited(children);
+        for child in children {
+            let name = child.name.as_str();
+            let is_own = OWN.contains(&name) || LEADS.contains(&name);
+            if !is_own || matches!(name, "root" | "error_page") {
+                self.directive(child, &mut level);
+            }
+        }
+        for child in children.iter().filter(|child| child.name == "location") {
+            self.location(child, server, &level, &place.path);
+        }
+        for child in children.iter().filter(|child| child.name == "if") {
+            self.draft.not_mapped(child.line, child.label(), "a route has no conditions");
+        }
+        if children.iter().any(|child| child.name == "internal") || self.is_page(server, outer, &place) {
+            return self.draft.mapped(directive.line, label, "errors, which name its file");
+        }
+        self.leads(directive, server, &level, &place);
+    }
+
+    /// Where it leads, by the first directive that says so.
+    fn leads(&mut self, directive: &'a Directive, server: &Server<'a>, level: &Level, place: &Place) {
+        let label = directive.label();
+        let block = Block { line: directive.line, label: &label };
+        let alias = directive.child("alias");
+        let leads = directive.children().iter().find(|child| LEADS.contains(&child.name.as_str()));
+        let mut level = level.clone();
+        if let Some(alias) = alias {
+            match alias.arg(0).contains('$') {
+                true => return self.draft.not_mapped(alias.line, alias.label(), "a folder is named by its path"),
+                false => (level.root, level.is_alias) = (Some(alias.arg(0).to_owned()), true),
+            }
+            self.noted(alias, "files.root");
+        }
+        match leads.map(|leads| (leads, leads.name.as_str())) {
+            Some((leads, "proxy_pass" | "grpc_pass")) => {
+                self.proxy(directive, leads, server, &level, place);
+            }
+            Some((_, "return")) if forbids(directive) => self.forbidden(block, server, &level, place),
+            Some((leads, "return")) => {
+                if let Some((to, status)) = self.returned(leads) {
+                    if place.path == "/" && self.is_to_tls(&to, server) {
+                        let why = "plain HTTP is sent to TLS where a certificate names the host";
+                        self.draft.not_needed(leads.line, "return", why);
+                        return self.draft.not_needed(directive.line, label, why);
+                    }
+                    self.noted(leads, "redirect");
+                    let rules = self.rules(directive.line, server, &level);
+                    self.emit(block, server, &rules, place, &Target::Redirect(to, status));
+                }
+            }
+            Some((leads, "try_files")) => self.files(Some(leads), block, server, &level, place),
+            Some((leads, name)) => {
+                self.draft.not_mapped(leads.line, leads.label(), super::table::not_mapped(name));
+                self.lost(block, server, &level, place, "its application is not mapped");
+            }
+            None if forbids(directive) => self.forbidden(block, server, &level, place),
+            None if level.root.is_some() => self.files(None, block, server, &level, place),
+            None if directive.children().iter().all(|child| child.name.contains("log")) => {
+                self.draft.not_needed(directive.line, label, "it only says what is logged");
+            }
+            None => self.lost(block, server, &level, place, "it leads nowhere"),
+        }
+    }
+
+    /// A location whose target is not mapped: if not everybody had access, nobody has now, for another route might
+    /// take its requests.
+    fn lost(&mut self, block: Block<'_>, server: &Server<'_>, level: &Level, place: &Place, why: &str) {
+        let rules = level.finished();
+        let is_open = !rules.is_closed
+            && rules.allowed.is_empty()
+            && rules.denied.is_empty()
+            && rules.keys.get("allow").is_none();
+        if !is_open {
+            self.forbidden(block, server, level, place);
+        }
+        self.draft.not_mapped(block.line, block.label, why);
+    }
+
+    /// A path that nobody gets: where the route leads does not matter.
+    fn forbidden(&mut self, block: Block<'_>, server: &Server<'_>, level: &Level, place: &Place) {
+        let mut rules = level.finished();
+        rules.deny_all();
+        let nowhere = Target::Redirect("/".to_owned(), 302);
+        self.emit(block, server, &rules, place, &nowhere);
+    }
+
+    fn proxy(
+        &mut self,
+        directive: &'a Directive,
+        pass: &'a Directive,
+        server: &Server<'a>,
+        level: &Level,
+        place: &Place,
+    ) {
+        let label = directive.label();
+        let block = Block { line: directive.line, label: &label };
+        let (service, uri) = match self.service(pass) {
+            Ok(found) => found,
+            Err(why) => {
+                self.draft.not_mapped(pass.line, pass.label(), why);
+                return self.lost(block, server, level, place, "its server is not mapped");
+            }
+        };
+        let mut rules = self.rules(directive.line, server, level);
+        match uri.as_deref() {
+            _ if place.path == "/" && matches!(uri.as_deref(), None | Some("/")) => {}
+            None => {}
+            Some("/") => rules.service.set("strip_prefix", Value::Truth(true)),
+            Some(uri) => match route_path(uri) {
+                Some(path) => rules.service.text("rewrite", path),
+                None => {
+                    let why = "a path with a query or variables cannot be put in front of the request's";
+                    self.draft.not_mapped(pass.line, pass.label(), why);
+                    return self.lost(block, server, level, place, "its server is not mapped");
+                }
+            },
+        }
+        for rewrite in directive.children().iter().filter(|child| child.name == "rewrite") {
+            self.rewrite_within(rewrite, place, &mut rules);
+        }
+        self.noted(pass, "service");
+        self.emit(block, server, &rules, place, &Target::Service(service));
+    }
+
+    /// `rewrite ^/api/(.*)$ /$1 break` before a proxy.
+    fn rewrite_within(&mut self, rewrite: &Directive, place: &Place, rules: &mut Rules) {
+        let to = rewrite.arg(1);
+        let is_internal = matches!(rewrite.arg(2), "break" | "last" | "");
+        let new = to.strip_suffix("/$1").map(|path| if path.is_empty() { "/" } else { path });
+        match (pattern(rewrite.arg(0)), new.and_then(route_path)) {
+            (Some(Pattern::Below(path)), Some(new)) if is_internal && below(&path, &place.path).is_some() => {
+                if path == place.path && new == "/" {
+                    rules.service.set("strip_prefix", Value::Truth(true));
+                    return self.noted(rewrite, "strip_prefix");
+                }
+                let table = vec![("prefix".to_owned(), Value::Text(path)), ("to".to_owned(), Value::Text(new))];
+                rules.service.set("rewrite", Value::Table(table));
+                self.noted(rewrite, "rewrite");
+            }
+            _ => {
+                let why = "`rewrite` of a route has `to` and `prefix`, or a `pattern` with stars";
+                self.draft.not_mapped(rewrite.line, rewrite.label(), why);
+            }
+        }
+    }
+
+    /// The service of a `proxy_pass`, and the path behind its host.
+    fn service(&mut self, pass: &Directive) -> Result<(String, Option<String>), String> {
+        let text = pass.arg(0);
+        if text.contains('$') {
+            return Err("a service has one URL, without variables".to_owned());
+        }
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("http", rest)) => ("http", rest),
+            Some(("grpc", rest)) => ("h2c", rest),
+            Some(("https" | "grpcs", _)) => return Err("services are spoken to without TLS".to_owned()),
+            None if pass.name == "grpc_pass" => ("h2c", text),
+            _ => return Err("it is no URL of HTTP".to_owned()),
+        };
+        let (address, uri) = match rest.strip_prefix("unix:") {
+            Some(path) => match path.split_once(':') {
+                Some((path, uri)) => (format!("unix:{path}"), Some(uri.to_owned())),
+                None => (format!("unix:{path}"), None),
+            },
+            None => match rest.find('/') {
+                Some(at) => (rest[..at].to_owned(), Some(rest[at..].to_owned())),
+                None => (rest.to_owned(), None),
+            },
+        };
+        let upstream = self.upstreams.get(address.as_str()).copied();
+        let (wanted, address) = match upstream {
+            Some(upstream) => (address, self.first_server(upstream)?),
+            None => (name_of(&address), address),
+        };
+        let url = match (address.starts_with("unix:"), scheme) {
+            (true, "h2c") => return Err("h2c is spoken over TCP".to_owned()),
+            (true, _) => address,
+            (false, scheme) => format!("{scheme}://{address}"),
+        };
+        Ok((self.draft.service_at(&wanted, &url), uri))
+    }
+
+    /// The first server of an upstream; the others are noted.
+    fn first_server(&mut self, upstream: &Directive) -> Result<String, String> {
+        let mut servers = upstream.children().iter().filter(|child| child.name == "server");
+        let first = servers.next().ok_or("the upstream has no servers")?;
+        let is_new = !self.draft.options().iter().any(|noted| noted.line == first.line && noted.option == "server");
+        if is_new {
+            self.draft.mapped(first.line, "server", "url of a service");
+            for other in servers {
+                self.draft.not_mapped(other.line, other.label(), "a service has one server");
+            }
+            for other in upstream.children().iter().filter(|child| child.name != "server") {
+                match other.name.starts_with("keepalive") || other.name == "zone" {
+                    true => self.draft.not_needed(other.line, other.name.as_str(), "connections to services are kept"),
+                    false => self.draft.not_mapped(other.line, other.label(), "a service has one server"),
+                }
+            }
+        }
+        Ok(first.arg(0).to_owned())
+    }
+
+    /// The files of a folder, by `try_files` or without it.
+    pub(super) fn files(
+        &mut self,
+        tries: Option<&'a Directive>,
+        block: Block<'_>,
+        server: &Server<'a>,
+        level: &Level,
+        place: &Place,
+    ) {
+        let last = tries.and_then(|tries| tries.args.last()).map_or("", String::as_str);
+        if let (Some(name), Some(tries)) = (last.strip_prefix('@'), tries) {
+            return self.behind_files(tries, name, server, level, place);
+        }
+        let Some(root) = &level.root else {
+            return self.lost(block, server, level, place, "there is no `root` for it in this file");
+        };
+        if place.exact {
+            let why = "a file of a folder: the route of the folder answers it, a route for one path has no files";
+            return self.lost(block, server, level, place, why);
+        }
+        if server.has_programs && !level.is_alias {
+            return self.lost(block, server, level, place, PROGRAMS);
+        }
+        let mut rules = self.rules(block.line, server, level);
+        // `root` is in front of the whole path, `alias` and the folder of a route in front of what is below it.
+        let folder = match level.is_alias || place.path == "/" {
+            true => root.trim_end_matches('/').to_owned(),
+            false => format!("{}{}", root.trim_end_matches('/'), place.path),
+        };
+        let folder = if folder.is_empty() { "/".to_owned() } else { folder };
+        if let Some(tries) = tries {
+            self.fallback(tries, last, place, &mut rules);
+        }
+        self.emit(block, server, &rules, place, &Target::Files(folder));
+    }
+
+    fn fallback(&mut self, tries: &Directive, last: &str, place: &Place, rules: &mut Rules) {
+        for odd in tries.args.iter().rev().skip(1).filter(|word| !matches!(word.as_str(), "$uri" | "$uri/")) {
+            let why = "the file of the path and the index of the folder are looked for, no others";
+            self.draft.not_mapped(tries.line, format!("try_files {odd}"), why);
+        }
+        if last.starts_with('=') || last.starts_with("$uri") {
+            return self.noted(tries, "files");
+        }
+        let file = last.split('?').next().unwrap_or(last);
+        let file = below(file, &place.path).filter(|file| !file.is_empty() && !file.contains('$'));
+        match file {
+            Some(file) => {
+                rules.files.text("fallback", file);
+                self.noted(tries, "files.fallback");
+            }
+            None => self.draft.not_mapped(tries.line, tries.label(), "`fallback` is a file below the route's folder"),
+        }
+    }
+
+    /// `try_files $uri @app`: a route leads to one of the two.
+    fn behind_files(&mut self, tries: &'a Directive, name: &str, server: &Server<'a>, level: &Level, place: &Place) {
+        let is_it = |one: &&Directive| one.name == "location" && one.arg(0).strip_prefix('@') == Some(name);
+        let Some(named) = server.directives.iter().find(is_it) else {
+            return self.draft.not_mapped(tries.line, tries.label(), "the location that it names is not there");
+        };
+        let why =
+            "a route leads to files or to a service: it leads to the service, so give the files a path of their own";
+        self.draft.not_mapped(tries.line, tries.label(), why);
+        let mut level = level.inherited(named.children());
+        for child in named.children().iter().filter(|child| !LEADS.contains(&child.name.as_str())) {
+            self.directive(child, &mut level);
+        }
+        self.leads(named, server, &level, place);
+    }
+
+    /// A location that others name; what does not is left out.
+    fn named(&mut self, directive: &Directive, server: &Server<'_>) {
+        let name = directive.arg(0);
+        let is_named = |one: &Directive| one.name == "try_files" && one.args.last().is_some_and(|last| last == name);
+        let deep = |one: &Directive| is_named(one) || one.children().iter().any(is_named);
+        if !server.directives.iter().any(deep) {
+            self.draft.not_mapped(directive.line, directive.label(), "no `try_files` leads to it");
+        }
+    }
+
+    /// A location by a pattern: lifetimes of files by their endings, and hidden files; nothing else has a route.
+    fn by_pattern(&mut self, directive: &'a Directive, server: &Server<'a>, text: &str) {
+        let label = directive.label();
+        let is_hidden = text.trim_start_matches('^').trim_start_matches("(.*)?").starts_with("/\\.");
+        if is_hidden && forbids(directive) {
+            let why = "files whose names begin with a dot are never sent";
+            return self.draft.not_needed(directive.line, label, why);
+        }
+        let harmless = ["expires", "add_header", "access_log", "log_not_found", "try_files", "etag", "tcp_nodelay"];
+        let is_lifetime = directive.children().iter().all(|child| harmless.contains(&child.name.as_str()));
+        match endings(text).filter(|_| is_lifetime) {
+            Some(endings) => self.lifetimes(directive, server, &endings),
+            None => {
+                let php = text.contains(".php").then(|| super::table::not_mapped("fastcgi_pass"));
+                let open =
+                    forbids(directive) || directive.children().iter().any(|child| child.name.starts_with("auth_"));
+                let why = match (php, open) {
+                    (Some(why), _) => why,
+                    (None, true) => {
+                        "a route goes by its path, not by a pattern: what it forbids IS NOT FORBIDDEN by the result"
+                    }
+                    (None, false) => "a route goes by its path, not by a pattern: write a route for each path",
+                };
+                self.draft.not_mapped(directive.line, label, why);
+            }
+        }
+    }
+
+    /// `location ~* \.(css|js)$ { expires 30d; }`: `cache_control` of the routes of this server that lead to files.
+    fn lifetimes(&mut self, directive: &'a Directive, server: &Server<'a>, endings: &[String]) {
+        let mut level = Level::default();
+        for child in directive.children() {
+            match child.name.as_str() {
+                "add_header" if !child.arg(0).eq_ignore_ascii_case("cache-control") => {
+                    self.draft.not_mapped(child.line, child.label(), "fields are of a route, not of an ending");
+                }
+                "try_files" => self.draft.not_needed(child.line, "try_files", "files that are not there are 404"),
+                _ => self.directive(child, &mut level),
+            }
+        }
+        self.draft.mapped(directive.line, directive.label(), "files.cache_control");
+        if let Some(value) = level.rules.cache_control {
+            let hosts = server.hosts.clone();
+            self.lifetimes.push((hosts, endings.iter().map(|end| format!("*.{end}")).collect(), value));
+        }
+    }
+
+    /// Whether the location is only there for a page of `error_page`.
+    fn is_page(&self, server: &Server<'_>, outer: &Level, place: &Place) -> bool {
+        let of_location =
+            |one: &Directive| one.name == "error_page" && one.args.last().is_some_and(|page| *page == place.path);
+        place.exact
+            && (outer.pages.iter().any(|(_, page)| *page == place.path)
+                || server.directives.iter().any(|one| of_location(one) || one.children().iter().any(of_location)))
+    }
+
+    /// The rules of a route with its pages for errors.
+    pub(super) fn rules(&mut self, line: usize, server: &Server<'_>, level: &Level) -> Rules {
+        let mut rules = level.finished();
+        if level.has_odd_access() {
+            let why = format!("the order of these rules says what two lists cannot; {}", crate::rules::CLOSED);
+            self.draft.not_mapped(line, "allow, deny", why);
+        }
+        for (status, page) in &level.pages {
+            let of_page = |one: &&Directive| one.name == "location" && one.args.last() == Some(page);
+            let location = server.directives.iter().find(of_page);
+            let own = location.and_then(|one| one.child("root")).map(|root| root.arg(0).to_owned());
+            match own.or_else(|| level.root.clone()) {
+                Some(root) => {
+                    let file = format!("{}{page}", root.trim_end_matches('/'));
+                    rules.keys.insert("errors", status, Value::Text(file));
+                }
+                None => {
+                    let option = format!("error_page {status}");
+                    self.draft.not_mapped(line, option, "its file has no `root` in this file");
+                }
+            }
+        }
+        rules
+    }
+}
+
+fn plain(path: &str, exact: bool) -> Option<Place> {
+    let normal = route_path(path)?;
+    // A slash at the end has a meaning for the path alone only.
+    let path = if exact && path.len() > 1 && path.ends_with('/') { path.to_owned() } else { normal };
+    Some(Place { path, exact })
+}

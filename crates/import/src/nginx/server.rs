@@ -1,0 +1,339 @@
+//! A `server` block: its addresses, names and certificates.
+
+use crate::directive::{Directive, route_path};
+use crate::document::Value;
+use crate::rules::{Place, Rules, Target};
+
+use super::level::{Level, mapped};
+use super::reader::{Block, Reader, Server};
+use super::words::{Pattern, is_loopback, pattern, redirect};
+
+/// Whether FastCGI executes files of this server, or PHP is an index.
+fn has_programs(directives: &[Directive]) -> bool {
+    directives.iter().any(|one| {
+        let is_php =
+            matches!(one.name.as_str(), "index" | "try_files") && one.args.iter().any(|word| word.contains(".php"));
+        one.name.starts_with("fastcgi_") || is_php || has_programs(one.children())
+    })
+}
+
+/// `80`, `*:80`, `[::]:80`, `127.0.0.1:80`, `127.0.0.1` or `unix:/path`.
+fn listen(text: &str) -> Option<String> {
+    let port = |port: &str| port.parse::<u16>().ok().filter(|port| *port > 0);
+    if text.starts_with("unix:") {
+        return Some(text.to_owned());
+    }
+    if let Some(port) = port(text) {
+        return Some(format!("0.0.0.0:{port}"));
+    }
+    let has_port = text.rsplit_once(':').filter(|(_, end)| !end.contains(']'));
+    let (host, port) = match has_port {
+        Some((host, text)) => (host, port(text)?),
+        None => (text, 80),
+    };
+    let host = if matches!(host, "*" | "") { "0.0.0.0" } else { host };
+    let is_address = host == "localhost" || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+    is_address.then(|| format!("{host}:{port}"))
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn server(&mut self, directive: &'a Directive, outer: &Level) {
+        let directives = directive.children();
+        let mut level = outer.inherited(directives);
+        let mut server = Server {
+            directives,
+            hosts: Vec::new(),
+            is_local: true,
+            has_plain: false,
+            has_tls: false,
+            has_programs: has_programs(directives),
+        };
+        self.addresses(directive.line, &mut server);
+        self.names(&mut server);
+        let own = ["listen", "server_name", "location", "return", "rewrite", "if", "try_files"];
+        for directive in directives.iter().filter(|one| !own.contains(&one.name.as_str())) {
+            self.directive(directive, &mut level);
+        }
+        self.certificates(&level, &server);
+        server.is_local &= self.is_public;
+        self.whole_server(&server, &level);
+        for directive in directives {
+            match directive.name.as_str() {
+                "location" => self.location(directive, &server, &level, "/"),
+                "if" => self.condition(directive, &server),
+                "rewrite" => self.rewrite(directive, &server, &level),
+                _ => {}
+            }
+        }
+        self.rest_of_server(&server, &level, directive.line);
+    }
+
+    fn addresses(&mut self, line: usize, server: &mut Server<'_>) {
+        let mut has_address = false;
+        for directive in server.directives.iter().filter(|one| one.name == "listen") {
+            let text = directive.arg(0);
+            let has = |word: &str| directive.args.iter().any(|other| other == word);
+            if has("quic") {
+                self.draft.not_mapped(directive.line, directive.label(), "HTTP/3 is not spoken");
+                continue;
+            }
+            let Some(address) = listen(text) else {
+                self.draft.not_mapped(directive.line, directive.label(), "it is no address with a port");
+                continue;
+            };
+            has_address = true;
+            server.is_local &= is_loopback(text);
+            server.has_tls |= has("ssl");
+            server.has_plain |= !has("ssl");
+            let https = has("ssl") && !address.starts_with("unix:");
+            self.draft.listen(if https { format!("https://{address}") } else { address });
+            self.draft.mapped(directive.line, "listen", "listen");
+        }
+        if !has_address {
+            (server.is_local, server.has_plain) = (false, true);
+            self.draft.listen("0.0.0.0:80".to_owned());
+            self.draft.mapped(line, "server", "listen = \"0.0.0.0:80\"");
+        }
+    }
+
+    fn names(&mut self, server: &mut Server<'_>) {
+        let is_default = server
+            .directives
+            .iter()
+            .any(|one| one.name == "listen" && one.args.iter().any(|word| word.starts_with("default")));
+        for directive in server.directives.iter().filter(|one| one.name == "server_name") {
+            for name in &directive.args {
+                let below = name.strip_prefix('.').or_else(|| name.strip_prefix("*."));
+                let is_host = |name: &str| !name.is_empty() && !name.contains(|c: char| "*~$^()\\_/:".contains(c));
+                match (below, name.as_str()) {
+                    (None, "_" | "") => {}
+                    (Some(below), _) if is_host(below) => {
+                        if name.starts_with('.') {
+                            server.hosts.push(Some(below.to_lowercase()));
+                        }
+                        server.hosts.push(Some(format!("*.{}", below.to_lowercase())));
+                    }
+                    (None, name) if is_host(name) => server.hosts.push(Some(name.to_lowercase())),
+                    _ => {
+                        let why = "a host is a name, or `*.` before one";
+                        self.draft.not_mapped(directive.line, format!("server_name {name}"), why);
+                    }
+                }
+            }
+            self.draft.mapped(directive.line, "server_name", "host");
+        }
+        if server.hosts.is_empty() || is_default {
+            server.hosts.push(None);
+        }
+        server.hosts.dedup();
+    }
+
+    fn certificates(&mut self, level: &Level, server: &Server<'_>) {
+        if !server.has_tls {
+            return;
+        }
+        let tls = self.draft.other("tls");
+        let mut pairs = match tls.get("certificates") {
+            Some(Value::Tables(pairs)) => pairs.clone(),
+            _ => Vec::new(),
+        };
+        for (certificate, key) in level.certificates.iter().zip(&level.keys) {
+            let text = |text: &String| Value::Text(text.clone());
+            let pair = vec![("certificate".to_owned(), text(certificate)), ("key".to_owned(), text(key))];
+            if !pairs.contains(&pair) {
+                pairs.push(pair);
+            }
+        }
+        if !pairs.is_empty() {
+            tls.set("certificates", Value::Tables(pairs));
+        }
+    }
+
+    /// `return` of the server itself, which comes before all locations.
+    fn whole_server(&mut self, server: &Server<'a>, level: &Level) {
+        let Some(directive) = server.directives.iter().find(|one| one.name == "return") else { return };
+        if matches!(directive.arg(0), "404" | "444") {
+            return self.draft.not_needed(directive.line, "return", "what no route takes is answered with 404");
+        }
+        let Some((to, status)) = self.returned(directive) else { return };
+        // A host that is sent to itself by TLS is so without a word, and as a route it would go round in circles.
+        let one = |host: &Option<String>| Server { hosts: vec![host.clone()], ..*server };
+        let others: Vec<_> = server.hosts.iter().filter(|host| !self.is_to_tls(&to, &one(host))).cloned().collect();
+        if others.is_empty() {
+            let why = "plain HTTP is sent to TLS where a certificate names the host";
+            return self.draft.not_needed(directive.line, "return", why);
+        }
+        let block = Block { line: directive.line, label: "return" };
+        let others = Server { hosts: others, ..*server };
+        self.emit(block, &others, &level.finished(), &Place::root(), &Target::Redirect(to, status));
+    }
+
+    /// Whether a redirect of this server leads to the same host by TLS.
+    pub(super) fn is_to_tls(&self, to: &str, server: &Server<'_>) -> bool {
+        let Some(rest) = to.strip_prefix("https://").filter(|_| self.has_tls && !server.has_tls) else { return false };
+        let host = rest.strip_suffix("{path}{query}").unwrap_or(rest);
+        host == "{host}" || server.hosts.iter().flatten().all(|other| other == host) && !server.hosts.contains(&None)
+    }
+
+    /// Where a `return` leads, with its status; what leads nowhere is noted.
+    pub(super) fn returned(&mut self, directive: &Directive) -> Option<(String, u64)> {
+        let (status, to) = match directive.args.as_slice() {
+            [to] if to.parse::<u64>().is_err() => (302, to.as_str()),
+            [status, to] => (status.parse().unwrap_or(0), to.as_str()),
+            _ => (0, ""),
+        };
+        let found = redirect(to).filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308));
+        if found.is_none() {
+            let why = "without a service only redirects are answered, to {host}, {scheme}, {path} and {query}";
+            self.draft.not_mapped(directive.line, directive.label(), why);
+        }
+        found.map(|to| (to, status))
+    }
+
+    /// `if ($host = www.example.org) { return 301 … }`, as certbot writes it, and the same for the scheme.
+    fn condition(&mut self, directive: &'a Directive, server: &Server<'a>) {
+        let condition = directive.args.join(" ");
+        let condition = condition.trim_start_matches('(').trim_end_matches(')').trim();
+        let words: Vec<&str> = condition.split_whitespace().collect();
+        let [returned] = directive.children() else {
+            return self.draft.not_mapped(directive.line, directive.label(), "a route has no conditions");
+        };
+        let target = if returned.name == "return" { self.returned(returned) } else { None };
+        match (words.as_slice(), target) {
+            (["$host" | "$http_host", "=", host], Some((to, status))) => {
+                let one = Server { hosts: vec![Some(host.trim_matches('"').to_lowercase())], ..*server };
+                if self.is_to_tls(&to, &one) {
+                    let why = "plain HTTP is sent to TLS where a certificate names the host";
+                    return self.draft.not_needed(directive.line, "if", why);
+                }
+                let rules = Level::default().finished();
+                let block = Block { line: directive.line, label: "if" };
+                self.emit(block, &one, &rules, &Place::root(), &Target::Redirect(to, status));
+            }
+            (["$scheme", "=" | "!=", ..], Some((to, _))) if to.starts_with("https://") => {
+                self.draft.not_needed(
+                    directive.line,
+                    "if",
+                    "plain HTTP is sent to TLS where a certificate names the host",
+                );
+            }
+            _ => self.draft.not_mapped(directive.line, directive.label(), "a route has no conditions"),
+        }
+    }
+
+    /// `rewrite` of the server that sends clients elsewhere.
+    fn rewrite(&mut self, directive: &Directive, server: &Server<'_>, level: &Level) {
+        let to = directive.arg(1);
+        let status = match directive.arg(2) {
+            "permanent" => 301,
+            "redirect" => 302,
+            _ if to.contains("://") => 302,
+            _ => {
+                let why = "write `rewrite` into the route: `to` and `prefix`, or `pattern`";
+                return self.draft.not_mapped(directive.line, directive.label(), why);
+            }
+        };
+        let (to, query) = match to.strip_suffix('?') {
+            Some(to) => (to, ""),
+            None => (to, if to.contains("$request_uri") || to.contains('?') { "" } else { "{query}" }),
+        };
+        let place = match pattern(directive.arg(0)) {
+            Some(Pattern::All) => Some((Place::root(), to.replace("/$1", "{path}").replace("$1", "{path}"))),
+            Some(Pattern::Exactly(path)) => Some((Place { path, exact: true }, to.to_owned())),
+            Some(Pattern::Below(path)) if !to.contains("$1") => Some((Place { path, exact: false }, to.to_owned())),
+            _ => None,
+        };
+        let place = place.and_then(|(place, to)| Some((place, redirect(&to)? + query)));
+        match place {
+            Some((_, to)) if self.is_to_tls(&to, server) => {
+                let why = "plain HTTP is sent to TLS where a certificate names the host";
+                self.draft.not_needed(directive.line, "rewrite", why);
+            }
+            Some((place, to)) => {
+                let block = Block { line: directive.line, label: "rewrite" };
+                self.emit(block, server, &level.finished(), &place, &Target::Redirect(to, status));
+            }
+            None => {
+                let why = "a redirect has {host}, {scheme}, {path} and {query}, not parts of a pattern";
+                self.draft.not_mapped(directive.line, directive.label(), why);
+            }
+        }
+    }
+
+    /// What no location answers: the files of the server's folder.
+    fn rest_of_server(&mut self, server: &Server<'a>, level: &Level, line: usize) {
+        let is_whole = |one: &Directive| match one.name.as_str() {
+            "location" => matches!(one.args.as_slice(), [path] if path == "/") || one.args.join(" ") == "^~ /",
+            "return" => true,
+            _ => false,
+        };
+        let tries = server.directives.iter().find(|one| one.name == "try_files");
+        let has_root = level.root.is_some() && !server.directives.iter().any(is_whole);
+        if has_root || tries.is_some() {
+            self.files(tries, Block { line, label: "server" }, server, level, &Place::root());
+        }
+    }
+
+    /// Adds the route of each host.
+    pub(super) fn emit(
+        &mut self,
+        block: Block<'_>,
+        server: &Server<'_>,
+        rules: &Rules,
+        place: &Place,
+        target: &Target,
+    ) {
+        let Block { line, label: option } = block;
+        let is_good =
+            route_path(&place.path).is_some() || place.exact && route_path(place.path.trim_end_matches('/')).is_some();
+        if !is_good {
+            return self.draft.not_mapped(line, option, "a route's path is plain ASCII, as clients send it");
+        }
+        let mut added = 0;
+        for host in &server.hosts {
+            let mut rules = rules.clone();
+            if server.has_plain && server.has_tls {
+                rules.keys.text("https", "allow");
+            }
+            if server.is_local && rules.allowed.is_empty() {
+                rules.allowed = vec!["127.0.0.0/8".to_owned(), "::1".to_owned()];
+            }
+            added += usize::from(self.draft.route(rules.route(host.as_deref(), place, target)));
+        }
+        let exact = if place.exact { " alone" } else { "" };
+        match added {
+            0 => self.draft.not_mapped(line, option, "there is a route for the same host and path already"),
+            _ => self.draft.mapped(line, option, format!("[[routes]] of {}{exact}", place.path)),
+        }
+    }
+
+    /// Notes a directive as mapped.
+    pub(super) fn noted(&mut self, directive: &Directive, key: &str) {
+        if let Some(done) = mapped(key) {
+            self.done(directive, done);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_as_nginx_writes_them() {
+        for (text, expected) in [
+            ("80", Some("0.0.0.0:80")),
+            ("*:8080", Some("0.0.0.0:8080")),
+            ("[::]:443", Some("[::]:443")),
+            ("[::1]", Some("[::1]:80")),
+            ("127.0.0.1:8000", Some("127.0.0.1:8000")),
+            ("127.0.0.1", Some("127.0.0.1:80")),
+            ("localhost:8000", Some("localhost:8000")),
+            ("unix:/run/a.sock", Some("unix:/run/a.sock")),
+            ("example.org:80", None),
+            ("99999", None),
+        ] {
+            assert_eq!(listen(text).as_deref(), expected, "{text}");
+        }
+    }
+}
