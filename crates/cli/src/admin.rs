@@ -25,6 +25,11 @@ pub use ui::{UI_EXAMPLES, UiArguments, ui};
 
 use report::{json_text, report_change};
 
+/// The status of the gateway that is meant.
+pub(crate) fn asked(which: &Which) -> Result<Value, Failure> {
+    discover::find(which, Effect::Reads)?.client.get("/status")
+}
+
 mod arguments;
 mod certificates;
 mod client;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::admin::{Effect, Running};
 use crate::config::DEFAULT_FILE;
 use crate::config::commands::{self, Existing, Format, Outcome};
-use crate::{admin, develop, fmt, generated, import, run, trust};
+use crate::{admin, develop, doctor, fmt, generated, import, run, trust};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pilotlight_authority::Direction;
 use pilotlight_companion::Companion;
@@ -30,6 +30,7 @@ const EXAMPLES: &str = "Examples:
   pilotlight init                      write a commented pilotlight.toml to start from
   pilotlight dev                       run the project of this folder, without a file, and follow its sources
   pilotlight check                     report every mistake in it
+  pilotlight doctor                    what is wrong with this machine and project, and what to do
   pilotlight                           run it (the same as `pilotlight run`)
   pilotlight run --config other.toml   run another file
   pilotlight status --watch            what a running one is doing
@@ -62,6 +63,9 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Look at this machine and this project: what is wrong, and what to do about it
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::DoctorArguments),
     /// Write a configuration to start from
     Init {
         #[command(flatten)]
@@ -401,6 +405,7 @@ pub fn main() -> ExitCode {
             let format = if json { Format::Json } else { Format::Text(commands::style_for_stderr()) };
             commands::check(&config.file, format, &mut out, &mut err)
         }
+        Command::Doctor(arguments) => doctor::run(&arguments, &[REDIS, LAB], &mut out),
         Command::Init { config, force } => {
             let existing = if force { Existing::Replace } else { Existing::Keep };
             commands::init(&config.file, existing, &mut out, &mut err)

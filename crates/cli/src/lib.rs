@@ -8,6 +8,7 @@ pub mod command_line;
 pub mod config;
 mod dev;
 pub mod develop;
+pub mod doctor;
 pub mod fmt;
 pub mod generated;
 pub mod import;

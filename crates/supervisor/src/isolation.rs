@@ -43,6 +43,16 @@ mod settings;
 mod view;
 
 pub use bounds::check_account;
+
+/// What a service on the pipe would have of a strict sandbox on this machine. Puts this process, which has one thread,
+/// into one for good.
+///
+/// # Errors
+/// Why it cannot be had.
+pub fn probe_sandbox() -> Result<SandboxBounds, String> {
+    probe()
+}
+
 pub(crate) use bounds::{Bounds, Prepared, enter, probe, uid};
 pub use env_file::{EnvFileError, parse as parse_env_file};
 pub(crate) use settings::ToExecute;

@@ -76,6 +76,7 @@ pub use event::{Examination, SharedLink, WorkerEvent, WorkerEvents};
 pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
 pub use isolation::{
     CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, SandboxBounds, check_account, parse_env_file,
+    probe_sandbox,
 };
 pub use lineage::{Descent, Guardians, Process};
 pub use log::{LogLine, Output};

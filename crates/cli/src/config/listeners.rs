@@ -57,6 +57,28 @@ pub(super) fn check_one(address: &ListenAddr, at: &Span, key: &str, ports: Ports
     }
 }
 
+/// What is found at an address of `listen`, or of `[metrics]`.
+pub(crate) struct ListenerFinding {
+    pub(crate) address: ListenAddr,
+    /// As it stands in the file.
+    pub(crate) shown: String,
+    /// What is wrong with it, and what to do.
+    pub(crate) wrong: Option<(String, String)>,
+}
+
+/// Looks at every address of a file.
+pub(crate) fn listener_findings(config: &Config) -> Vec<ListenerFinding> {
+    let metrics = config.operate.metrics.map(ListenAddr::Tcp);
+    let addresses = config.listen.iter().map(|listener| listener.address.clone()).chain(metrics);
+    let one = |address: ListenAddr| {
+        let mut found = Vec::new();
+        check_one(&address, &(0..0), "`listen`", Ports::Warn, &mut found);
+        let wrong = found.pop().map(|found| (found.message, found.help.unwrap_or_default()));
+        ListenerFinding { shown: written(&address), address, wrong }
+    };
+    addresses.map(one).collect()
+}
+
 struct Problem {
     message: String,
     help: String,

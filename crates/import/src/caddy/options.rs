@@ -23,25 +23,29 @@ impl Reader {
     }
 
     fn option(&mut self, option: &Directive) -> Done {
-        let value = option.arg(0).to_owned();
-        let text = |value: &str| Value::Text(value.to_owned());
-        match option.name.as_str() {
-            "email" => {
-                self.options.acme.push(("email".to_owned(), text(&value)));
-                mapped("tls.acme.email")
-            }
-            "acme_ca" => {
-                self.options.acme.push(("directory".to_owned(), text(&value)));
-                mapped("tls.acme.directory")
-            }
-            "acme_ca_root" => {
-                self.options.acme.push(("ca".to_owned(), text(&value)));
-                mapped("tls.acme.ca")
-            }
+        self.of_certificates(option).unwrap_or_else(|| self.other_option(option))
+    }
+
+    fn of_certificates(&mut self, option: &Directive) -> Option<Done> {
+        let value = Value::Text(option.arg(0).to_owned());
+        let key = match option.name.as_str() {
+            "email" => "email",
+            "acme_ca" => "directory",
+            "acme_ca_root" => "ca",
             "acme_eab" => {
-                not_mapped("write `eab = { kid, key_file }` into [tls.acme]: the key is in a file of its own")
+                let why = "write `eab = { kid, key_file }` into [tls.acme]: the key is in a file of its own";
+                return Some(not_mapped(why));
             }
-            "acme_dns" | "dns" => not_mapped("there is no DNS-01, so no certificate for a wildcard"),
+            "acme_dns" | "dns" => return Some(not_mapped("there is no DNS-01, so no certificate for a wildcard")),
+            _ => return None,
+        };
+        self.options.acme.push((key.to_owned(), value));
+        Some(Done::Mapped(format!("tls.acme.{key}")))
+    }
+
+    fn other_option(&mut self, option: &Directive) -> Done {
+        let value = option.arg(0).to_owned();
+        match option.name.as_str() {
             "auto_https" => match value.as_str() {
                 "off" => {
                     self.options.is_plain = true;
