@@ -248,13 +248,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `/www/static$uri`.
+    /// `/www$uri`: there the whole path goes on from the folder, here what is behind the path of the route.
     fn share(&mut self, action: &Json, at_share: &Json, share: &str, route: &Section) {
-        let root = share.trim_end_matches("$uri").trim_end_matches('/');
-        if root.is_empty() || root.contains('$') {
+        let Some(folder) = share.strip_suffix("$uri").filter(|folder| !folder.contains('$')) else {
+            return self.not_mapped(at_share, "share", "a folder is named by its path");
+        };
+        if route.get("exact").is_some() {
+            return self.not_mapped(at_share, "share", "the files of a route are those below its path");
+        }
+        let path = match route.get("path") {
+            Some(Value::Text(path)) => path.trim_end_matches('/'),
+            _ => "",
+        };
+        let root = format!("{}{path}", folder.trim_end_matches('/'));
+        if root.is_empty() {
             return self.not_mapped(at_share, "share", "a folder is named by its path");
         }
-        let mut files = vec![("root".to_owned(), Value::Text(root.to_owned()))];
+        let mut files = vec![("root".to_owned(), Value::Text(root))];
         if let Some(index) = at(action, "index") {
             files.push(("index".to_owned(), Value::Text(index.text().unwrap_or("index.html").to_owned())));
             self.mapped(index, "index", "files.index");

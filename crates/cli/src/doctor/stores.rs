@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pilotlight_authority::data_folder;
-use pilotlight_gateway::{AccessLogTarget, StorageSettings};
+use pilotlight_gateway::StorageSettings;
+use pilotlight_logs::Destination;
 use pilotlight_redis::{Commands as _, ErrorKind, blocking};
 use rustix::fs::{Access, statvfs};
 
@@ -36,8 +37,16 @@ pub(super) fn runtime_folders() -> Vec<Finding> {
 /// Room where the gateway writes.
 pub(super) fn disks(config: &Config) -> Vec<Finding> {
     let mut folders: Vec<(&str, PathBuf)> = Vec::new();
-    if let Some(AccessLogTarget::File(path)) = config.operate.access_log.as_ref().map(|log| &log.target) {
-        folders.push(("the access log", path.clone()));
+    let operate = &config.operate;
+    let logs = [
+        ("the access log", operate.access_log.as_ref().map(|log| &log.destination)),
+        ("the log", Some(&operate.log.destination)),
+        ("the log of services", Some(&operate.service_log.destination)),
+    ];
+    for (what, destination) in logs {
+        if let Some(Destination::File(path)) = destination {
+            folders.push((what, path.clone()));
+        }
     }
     for spec in config.services.iter().filter_map(|service| service.spec()) {
         if let Some(releases) = &spec.releases {
