@@ -74,6 +74,7 @@ final class Exchange implements Runnable {
     /** The final frame is about to be sent: the gateway may use the id again as soon as it sees it (P-15). */
     void finish() {
         done = true;
+        if (out != link) out.open.remove(id, this);
         if (ended) link.open.remove(id, this);
         else link.append(Wire.STOP, 0, id, Wire.EMPTY); // P-21
     }
@@ -87,7 +88,9 @@ final class Exchange implements Runnable {
     Link stream() throws IOException {
         if (!out.isShared()) return out;
         link.handOver(turn);
-        return out = link.service.answer(link.worker);
+        out = link.service.answer(link.worker);
+        out.open.put(id, this); // its end is that of the exchange (P-34)
+        return out;
     }
 
     /** The client has gone, the deadline is over (P-26), or the connection is gone (P-34). */

@@ -11,6 +11,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
@@ -25,7 +26,7 @@ final class Link implements Runnable {
     private static final int READ_BYTES = 8_192, SHARED_READ_BYTES = 65_536, FLUSH_BYTES = 65_536, KEPT_BYTES = 262_144;
     /** So many quick handlers in a row, and they are run by the leader again. */
     private static final int QUICK_HANDLERS = 256;
-    private static final long QUICK_NS = 200_000;
+    private static final long QUICK_NS = 200_000, LAST_WORDS_MS = 1_000;
 
     final Service service;
     final String kind;
@@ -371,15 +372,21 @@ final class Link implements Runnable {
         if (!closing.compareAndSet(false, true)) return;
         if (error instanceof Wire.Violation) append(Wire.RESET, 0, 0, Wire.payload(error.getMessage(), Wire.PROTOCOL, 0));
         try {
-            if (error instanceof Wire.Violation) flush();
+            if (error instanceof Wire.Violation && writing.tryLock(LAST_WORDS_MS, TimeUnit.MILLISECONDS)) {
+                try { // behind a frame that is being sent
+                    flush();
+                } finally {
+                    writing.unlock();
+                }
+            }
             channel.close();
-        } catch (IOException late) {
+        } catch (IOException | InterruptedException late) {
             // the gateway was quicker
         }
         closed = true;
         for (Exchange exchange : open.values()) {
             exchange.cancel(Wire.CANCELLED);
-            exchange.ended = true;
+            if (exchange.link == this) exchange.ended = true;
         }
         boolean failed = !(error instanceof IOException) || error instanceof Refusal;
         if (failed) System.err.println("pilotlight: the " + kind + " connection has failed: " + error.getMessage());
