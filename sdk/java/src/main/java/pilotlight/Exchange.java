@@ -90,6 +90,7 @@ final class Exchange implements Runnable {
         link.handOver(turn);
         out = link.service.answer(link.worker);
         out.open.put(id, this); // its end is that of the exchange (P-34)
+        if (out.closed) cancel(Wire.CANCELLED);
         return out;
     }
 

@@ -77,12 +77,14 @@ final class PipeExchange extends HttpExchange {
             for (String value : field.getValue()) response.header(field.getKey(), value);
         }
         if (length > 0) response.headers().set("content-length", Long.toString(length));
-        body.left = length > 0 ? length : length == STREAM ? Long.MAX_VALUE : 0;
+        body.isStream = length == STREAM;
+        body.left = Math.max(0, length);
         if (length <= NO_BODY) body.close();
     }
 
     private final class Body extends FilterOutputStream {
-        private long left;
+        private boolean isStream;
+        private long left; // unless it is a stream
 
         Body(OutputStream out) {
             super(out);
@@ -91,10 +93,10 @@ final class PipeExchange extends HttpExchange {
         @Override
         public void write(byte[] bytes, int from, int length) throws IOException {
             if (status < 0) throw new IOException("response headers not sent yet");
-            if (length > left) throw new IOException("too many bytes to write to stream");
+            if (!isStream && length > left) throw new IOException("too many bytes to write to stream");
             if (!request.method().equals("HEAD")) out.write(bytes, from, length);
-            left -= length;
-            if (left == 0) close();
+            left -= isStream ? 0 : length;
+            if (!isStream && left == 0) close();
         }
 
         @Override
@@ -104,12 +106,12 @@ final class PipeExchange extends HttpExchange {
 
         @Override
         public void flush() throws IOException {
-            if (left > 0) out.flush();
+            if (isStream || left > 0) out.flush();
         }
 
         @Override
         public void close() throws IOException {
-            cut |= left > 0 && left != Long.MAX_VALUE && !request.method().equals("HEAD");
+            cut |= left > 0 && !request.method().equals("HEAD");
             left = 0;
             try {
                 if (cut) throw new IOException("insufficient bytes written");
