@@ -7,6 +7,6 @@ out=${1:-$here/../../target/dotnet}
 mkdir -p "$out"
 flags=(-nowarn:1591 -langversion:latest -optimize+ -warnaserror -r:System.Core.dll)
 mcs "${flags[@]}" -target:library "-out:$out/Pilotlight.dll" "$here"/Pilotlight/*.cs
-for program in Demo; do
+for program in Demo Bench Services; do
   mcs "${flags[@]}" "-r:$out/Pilotlight.dll" "-out:$out/$program.exe" "$here/$program"/*.cs
 done

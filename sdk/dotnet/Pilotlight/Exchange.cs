@@ -126,7 +126,8 @@ namespace Pilotlight
             if (!Out.IsShared) return Out;
             Link.HandOver(Turn);
             Out = Link.Service.Answer(Link.Worker);
-            Out.Open[Id] = this;
+            Out.Open[Id] = this; // its end is that of the exchange (P-34)
+            if (Out.Closed) Cancel(Wire.Cancelled);
             return Out;
         }
 
