@@ -31,13 +31,22 @@ GATEWAY = str(ROOT / "target" / "debug" / "pilotlight")
 RESULTS = ROOT / "target" / "test-results"
 HASKELL = ROOT / "target" / "haskell"
 LANES = 2
+# What the suites run.
+BUILDS = (
+    ["cargo", "build", "--workspace", "--all-targets"],
+    ["sdk/go/build.sh"],
+    ["sdk/c/build.sh"],
+    ["sdk/java/build.sh", "target/java"],
+    ["sdk/dotnet/build-mono.sh", "target/dotnet"],
+    ["sdk/haskell/build.sh", str(HASKELL)],
+)
+# Transcripts start a process each: what makes that quick.
+JAVA = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # End-to-end tests wait most of the time: for processes to start, limits to pass, servers to notice.
 AT_ONCE = 4
 # Transcripts, each with a gateway or a service of its own, likewise.
 TRANSCRIPTS_AT_ONCE = 4
 LIMIT_S = 3600.0
-# What the suites run.
-BUILDS = [["cargo", "build", "--workspace", "--all-targets"], ["sdk/go/build.sh"], ["sdk/c/build.sh"]]
 SLOWEST = 50
 # Lines that are printed: of a suite that passed, of one that failed, of the reason of a test that failed.
 LINES = {"passed": 3, "failed": 150, "reason": 24}
@@ -142,6 +151,8 @@ def suites(is_long):
         *conformance("ruby", f"ruby --disable-gems {ROOT}/sdk/ruby/demo.rb", megabytes),
         *conformance("haskell", str(HASKELL / "demo"), megabytes),
         *conformance("php", f"php {ROOT}/sdk/php/demo.php", megabytes),
+        *conformance("java", f"java {JAVA} -jar {ROOT}/target/java/demo.jar", megabytes),
+        *conformance("dotnet", f"mono {ROOT}/target/dotnet/Demo.exe", megabytes),
         node("sdk node", "sdk/node", "test/*.test.js", "--test-concurrency=3"),
         pytest("sdk c", "sdk/c", "tests"),
         Suite("sdk go", ["sdk/go/test.sh"]),
@@ -149,6 +160,8 @@ def suites(is_long):
         Suite("sdk ruby", ["ruby", "test/all.rb"], ROOT / "sdk" / "ruby"),
         Suite("sdk haskell", [str(HASKELL / "tests")]),
         Suite("sdk php", ["php", "tests/all.php"], ROOT / "sdk" / "php"),
+        pytest("sdk java", "sdk/java", "tests"),
+        pytest("sdk dotnet", "sdk/dotnet", "tests"),
         pytest("conformance: its own tests", "sdk/conformance", "tests"),
         pytest("make run, as a user would try it", "scripts", "test_demo.py"),
         pytest("lab: its own tests", "lab", "tests"),
@@ -298,9 +311,7 @@ def main():
     environment = environment_of(options.long)
     begin = time.monotonic()
     print("=== building", flush=True)
-    if any(subprocess.run(command, cwd=ROOT).returncode for command in BUILDS):
-        return 1
-    if subprocess.run([ROOT / "sdk" / "haskell" / "build.sh", HASKELL]).returncode:
+    if any(subprocess.run(build, cwd=ROOT).returncode for build in BUILDS):
         return 1
     built = time.monotonic() - begin
     shutil.rmtree(RESULTS, ignore_errors=True)
