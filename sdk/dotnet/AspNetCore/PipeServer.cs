@@ -70,7 +70,8 @@ namespace Pilotlight.AspNetCore
         /// <inheritdoc/>
         public void Dispose() { }
 
-        private static async Task Handle<TContext>(IHttpApplication<TContext> application, Request request, Response response)
+        private static async Task Handle<TContext>(IHttpApplication<TContext> application, Request request,
+            Response response)
         {
             var exchange = new PipeFeatures(request, response);
             TContext context = application.CreateContext(exchange.Collection);
@@ -154,7 +155,8 @@ namespace Pilotlight.AspNetCore
         public void OnCompleted(Func<object, Task> callback, object state) => completed.Push((callback, state));
 
         Stream IHttpResponseBodyFeature.Stream => stream;
-        public PipeWriter Writer => writer = writer ?? PipeWriter.Create(stream, new StreamPipeWriterOptions(leaveOpen: true));
+        public PipeWriter Writer => writer = writer ?? PipeWriter.Create(stream,
+            new StreamPipeWriterOptions(leaveOpen: true));
         public void DisableBuffering() { }
         public Task StartAsync(CancellationToken stop = default) => BeginAsync();
         public Task SendFileAsync(string path, long offset, long? count, CancellationToken stop = default) =>
@@ -269,7 +271,11 @@ namespace Pilotlight.AspNetCore
             public override bool CanSeek => false;
             public override bool CanWrite => true;
             public override long Length => throw new NotSupportedException();
-            public override long Position { get => throw new NotSupportedException(); set => throw new NotSupportedException(); }
+            public override long Position
+            {
+                get => throw new NotSupportedException();
+                set => throw new NotSupportedException();
+            }
             public override int Read(byte[] to, int from, int length) => throw new NotSupportedException();
             public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
             public override void SetLength(long value) => throw new NotSupportedException();

@@ -5,7 +5,8 @@ using System.Text;
 using System.Threading.Tasks;
 using Pilotlight;
 
-/// <summary>What sdk/conformance/cpu.py measures: 200 bytes of JSON, by an HttpListener on PORT or over the pipe.</summary>
+/// <summary>What sdk/conformance/cpu.py measures: 200 bytes of JSON, by an HttpListener on PORT or over the
+/// pipe.</summary>
 internal static class Bench
 {
     private static readonly byte[] Answer = Encoding.ASCII.GetBytes("{\"text\":\"" + new string('x', 189) + "\"}");

@@ -8,7 +8,8 @@ using System.Threading;
 using System.Threading.Tasks;
 using Pilotlight;
 
-/// <summary>The demo service that every SDK has; sdk/conformance drives it. Start it as a service of the gateway.</summary>
+/// <summary>The demo service that every SDK has; sdk/conformance drives it. Start it as a service of the
+/// gateway.</summary>
 internal static class Demo
 {
     private const int Period = 251, BlockBytes = Period * 256; // of the download's bytes
@@ -27,7 +28,8 @@ internal static class Demo
             case "/slow": return Slow(request, response);
             case "/wait": return Ticks(request, response);
             case "/cancelled":
-                return Json(response, $"{{\"cancelled\":{(Cancelled.ContainsKey(Parameter(request, "id")) ? "true" : "false")}}}");
+                return Json(response,
+                    $"{{\"cancelled\":{(Cancelled.ContainsKey(Parameter(request, "id")) ? "true" : "false")}}}");
             case "/crash":
                 Process.GetCurrentProcess().Kill();
                 return Task.CompletedTask;
@@ -43,7 +45,8 @@ internal static class Demo
                 Thread.Sleep((int)Number(request, "ms"));
                 return response.SendAsync("slept");
             case "/deadline":
-                string left = request.TimeLeft == null ? "null" : ((long)request.TimeLeft.Value.TotalMilliseconds).ToString();
+                string left = request.TimeLeft == null ? "null"
+                    : ((long)request.TimeLeft.Value.TotalMilliseconds).ToString();
                 return Json(response, $"{{\"deadline_ms\":{left}}}");
             case "/pid": return Json(response, $"{{\"pid\":{Process.GetCurrentProcess().Id}}}");
             case "/early":
@@ -69,7 +72,8 @@ internal static class Demo
 
     private static async Task Echo(Request request, Response response)
     {
-        if (request.Headers["content-type"] != null) response.Headers.Add("content-type", request.Headers["content-type"]);
+        string type = request.Headers["content-type"];
+        if (type != null) response.Headers.Add("content-type", type);
         response.Headers.Add("x-method", request.Method).Add("x-target", request.Target);
         foreach (var field in request.Headers)
         {
@@ -140,7 +144,10 @@ internal static class Demo
         for (int i = 0; i < lines.Length; i++) lines[i] = (byte)(i % 100 == 99 ? '\n' : 'f');
         using (Stream output = Console.OpenStandardOutput())
         {
-            for (long left = bytes; left > 0; left -= lines.Length) output.Write(lines, 0, (int)Math.Min(left, lines.Length));
+            for (long left = bytes; left > 0; left -= lines.Length)
+            {
+                output.Write(lines, 0, (int)Math.Min(left, lines.Length));
+            }
         }
         await Json(response, $"{{\"flooded\":{bytes}}}");
     }

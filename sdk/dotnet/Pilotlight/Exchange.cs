@@ -102,7 +102,8 @@ namespace Pilotlight
             Interlocked.Decrement(ref Link.Service.Open);
         }
 
-        /// <summary>The final frame is about to be sent: the gateway may use the id again as soon as it sees it.</summary>
+        /// <summary>The final frame is about to be sent: the gateway may use the id again as soon as it sees
+        /// it.</summary>
         internal void Finish()
         {
             Done = true;
@@ -112,7 +113,8 @@ namespace Pilotlight
             else Link.Append(Wire.Stop, 0, Id, Wire.Empty); // P-21
         }
 
-        /// <summary>The final frame is queued, or sent: the answer connection may carry another answer (P-25).</summary>
+        /// <summary>The final frame is queued, or sent: the answer connection may carry another answer
+        /// (P-25).</summary>
         internal void Sent()
         {
             if (Out == Link) return;

@@ -9,8 +9,10 @@ using System.Threading.Tasks;
 
 namespace Pilotlight
 {
-    /// <summary>One connection to the gateway. The thread that leads it reads a batch, runs the handlers of its requests until
-    /// each waits for something, and writes what is finished at once (P-18). When a handler blocks, another thread leads.
+    /// <summary>One connection to the gateway. The thread that leads it reads a batch, runs the handlers of its
+    /// requests until
+    /// each waits for something, and writes what is finished at once (P-18). When a handler blocks, another thread
+    /// leads.
     /// Invariants: only the leader parses; no memory is sized by a length that has not been checked.</summary>
     internal sealed class Link
     {
@@ -68,7 +70,8 @@ namespace Pilotlight
 
         internal void Forget(Exchange exchange)
         {
-            if (Open.TryGetValue(exchange.Id, out Exchange found) && found == exchange) Open.TryRemove(exchange.Id, out found);
+            bool known = Open.TryGetValue(exchange.Id, out Exchange found) && found == exchange;
+            if (known) Open.TryRemove(exchange.Id, out found);
         }
 
         /// <summary>Leads until another thread does, or the connection has ended.</summary>
@@ -97,7 +100,8 @@ namespace Pilotlight
         /// <summary>Runs a handler until it waits; whether this thread leads still.</summary>
         private bool Perform(Exchange exchange)
         {
-            if (IsShared ? dispatching : !exchange.Ended) // a handler that blocks for its body must not hold this thread
+            // a handler that blocks for its body must not hold this thread
+            if (IsShared ? dispatching : !exchange.Ended)
             {
                 if (IsShared) Open[exchange.Id] = exchange;
                 ThreadPool.UnsafeQueueUserWorkItem(one => ((Exchange)one).RunApart(), exchange);
@@ -135,7 +139,8 @@ namespace Pilotlight
             Service.Lead(this);
         }
 
-        /// <summary>Looks whether the leader is in the same handler as the last time; whether anything has moved.</summary>
+        /// <summary>Looks whether the leader is in the same handler as the last time; whether anything has
+        /// moved.</summary>
         internal bool Look()
         {
             long now = Interlocked.Read(ref current);
@@ -203,13 +208,15 @@ namespace Pilotlight
             else if (type == Wire.Request && exchanges) OnRequest(flags, id, from, length);
             else if (type == Wire.Data && IsOwn) OnData(OfBody(id), last, from, length);
             else if (type == Wire.Trailers && IsOwn) OnTrailers(OfBody(id), from);
-            else if (type == Wire.Ping && exchanges && length == 8) Append(Wire.Pong, 0, 0, 0, null, input, from, 8); // P-35
+            // P-35
+            else if (type == Wire.Ping && exchanges && length == 8) Append(Wire.Pong, 0, 0, 0, null, input, from, 8);
             else if (type == Wire.Drain && IsShared) Service.Drain(true);
             else if (type == Wire.More && IsShared && length >= 8)
             {
                 Service.More(Wire.U16(input, from), Wire.U16(input, from + 2), Wire.U32(input, from + 4));
             }
-            else Wire.Check(type == Wire.Pong, "P-11: a frame that does not come on this kind of connection (P-25), or is cut");
+            else Wire.Check(type == Wire.Pong,
+                "P-11: a frame that does not come on this kind of connection (P-25), or is cut");
             return true;
         }
 
@@ -227,7 +234,8 @@ namespace Pilotlight
                 else if (pair[0] == "max_frame") maxFrame = number;
                 else if (pair[0] == "minor") minor = number;
             }
-            Wire.Check(worker >= 0 && maxFrame >= Wire.MinMaxFrame, "P-3: WELCOME names no worker, or a small max_frame");
+            Wire.Check(worker >= 0 && maxFrame >= Wire.MinMaxFrame,
+                "P-3: WELCOME names no worker, or a small max_frame");
             Worker = worker;
             MaxFrame = maxFrame;
             welcomed = true;
@@ -240,7 +248,8 @@ namespace Pilotlight
             Wire.Check(!IsShared || ended, "P-14: a REQUEST without END on a shared connection");
             Wire.Check(id != 0 && !Open.ContainsKey(id), "P-15: an exchange id that is 0 or open");
             Wire.Check(ended || !offered, "P-38: a REQUEST with UPGRADE and without END");
-            if (dispatching) Wire.Check(Open.Count < Service.Options.Exchanges, "P-14: more exchanges than HELLO allows");
+            bool fits = !dispatching || Open.Count < Service.Options.Exchanges;
+            Wire.Check(fits, "P-14: more exchanges at once than HELLO allows");
             var exchange = new Exchange(this, id, input, from, length, ended, offered);
             if (!IsShared) Open[id] = exchange;
             Interlocked.Increment(ref Service.Open);
@@ -304,8 +313,10 @@ namespace Pilotlight
             }
         }
 
-        /// <summary>Sends a frame of a stream, behind what is queued; done when the system has all of it (P-22).</summary>
-        internal async Task SendAsync(int type, int flags, int id, int status, Headers head, byte[] bytes, int from, int length)
+        /// <summary>Sends a frame of a stream, behind what is queued; done when the system has all of it
+        /// (P-22).</summary>
+        internal async Task SendAsync(int type, int flags, int id, int status, Headers head, byte[] bytes, int from,
+            int length)
         {
             await writing.WaitAsync().ConfigureAwait(false);
             try

@@ -99,7 +99,8 @@ namespace Pilotlight
             }
         }
 
-        /// <summary>Answers 101: the connection is `protocol`'s, one of Offers, until the handler's task ends.</summary>
+        /// <summary>Answers 101: the connection is `protocol`'s, one of Offers, until the handler's task
+        /// ends.</summary>
         public Task<Upgraded> UpgradeAsync(string protocol, params string[] fields) => exchange.Switch(protocol, fields);
 
         /// <summary>Writes a log line that belongs to this request.</summary>
@@ -130,7 +131,8 @@ namespace Pilotlight
             end = head.Length;
         }
 
-        /// <summary>A piece in the connection's buffer. Returns when the handler has it, or wants no more (P-22).</summary>
+        /// <summary>A piece in the connection's buffer. Returns when the handler has it, or wants no more
+        /// (P-22).</summary>
         internal void Deliver(byte[] input, int from, int length, bool last)
         {
             lock (gate)
@@ -200,7 +202,11 @@ namespace Pilotlight
         /// <inheritdoc/>
         public override long Length => throw new NotSupportedException();
         /// <inheritdoc/>
-        public override long Position { get => throw new NotSupportedException(); set => throw new NotSupportedException(); }
+        public override long Position
+        {
+            get => throw new NotSupportedException();
+            set => throw new NotSupportedException();
+        }
         /// <inheritdoc/>
         public override void Flush() { }
         /// <inheritdoc/>

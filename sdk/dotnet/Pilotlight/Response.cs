@@ -6,7 +6,8 @@ using System.Threading.Tasks;
 
 namespace Pilotlight
 {
-    /// <summary>The answer to a request; it ends with the handler's task. If it fits one frame by then (64 KiB with its head)
+    /// <summary>The answer to a request; it ends with the handler's task. If it fits one frame by then (64 KiB with
+    /// its head)
     /// it leaves in one, together with others; a flush of the body, or more of it, makes it a stream.</summary>
     public sealed class Response
     {
@@ -35,7 +36,8 @@ namespace Pilotlight
         /// <summary>The header fields, until the first flush of the body.</summary>
         public Headers Headers { get; } = new Headers();
 
-        /// <summary>The trailer fields; an answer that has any is a stream. Clients get those that `trailer` names.</summary>
+        /// <summary>The trailer fields; an answer that has any is a stream. Clients get those that `trailer`
+        /// names.</summary>
         public Headers Trailers => trailers = trailers ?? new Headers();
 
         /// <summary>The body. Writes are cancelled when the client has gone.</summary>
@@ -175,7 +177,11 @@ namespace Pilotlight
         /// <inheritdoc/>
         public override long Length => throw new NotSupportedException();
         /// <inheritdoc/>
-        public override long Position { get => throw new NotSupportedException(); set => throw new NotSupportedException(); }
+        public override long Position
+        {
+            get => throw new NotSupportedException();
+            set => throw new NotSupportedException();
+        }
         /// <inheritdoc/>
         public override int Read(byte[] to, int from, int length) => throw new NotSupportedException();
         /// <inheritdoc/>

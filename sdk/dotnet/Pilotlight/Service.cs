@@ -19,7 +19,8 @@ namespace Pilotlight
         public int MaxUpgraded { get; set; } = 1024;
     }
 
-    /// <summary>Answers the HTTP requests that the Pilotlight gateway sends over Pipe/1: this instance, its connections, and
+    /// <summary>Answers the HTTP requests that the Pilotlight gateway sends over Pipe/1: this instance, its
+    /// connections, and
     /// when it ends.</summary>
     public sealed class Service
     {
@@ -45,15 +46,17 @@ namespace Pilotlight
             Options = options ?? new Options();
             foreach (int limit in new[] { Options.Exchanges, Options.MaxOwn, Options.MaxUpgraded })
             {
-                if (limit < 1 || limit > Wire.MaxLimit) throw new ArgumentOutOfRangeException(nameof(options), limit, "a limit");
+                if (limit < 1 || limit > Wire.MaxLimit) throw new ArgumentOutOfRangeException(nameof(options));
             }
             Watch = new Watch(links);
         }
 
         internal bool Draining => draining;
 
-        /// <summary>Serves until the gateway, SIGTERM or SIGINT ends the instance; gives what Main should return: 0; 1 if the
-        /// gateway has refused the instance or broken the protocol; 2 if the gateway has not started this program. On Mono it
+        /// <summary>Serves until the gateway, SIGTERM or SIGINT ends the instance; gives what Main should return: 0;
+        /// 1 if the
+        /// gateway has refused the instance or broken the protocol; 2 if the gateway has not started this program. On
+        /// Mono it
         /// does not return but ends the process.</summary>
         public static int Serve(Func<Request, Response, Task> handler, Options options = null)
         {
@@ -69,8 +72,9 @@ namespace Pilotlight
         {
             if (string.IsNullOrEmpty(Path) || string.IsNullOrEmpty(Token))
             {
-                Console.Error.WriteLine("pilotlight: PILOTLIGHT_SOCKET or PILOTLIGHT_TOKEN is not set, the gateway does that: "
-                    + "add the program to pilotlight.toml (command = [\"dotnet\", …], transport = \"pipe\") and run `pilotlight`");
+                Console.Error.WriteLine("pilotlight: PILOTLIGHT_SOCKET or PILOTLIGHT_TOKEN is not set, "
+                    + "the gateway does that: add the program to pilotlight.toml (command = [\"dotnet\", …], "
+                    + "transport = \"pipe\") and run `pilotlight`");
                 return 2;
             }
             Dial("shared", 1, -1);
@@ -118,7 +122,10 @@ namespace Pilotlight
         private async void Rest()
         {
             long until = Exchange.NowMs + DrainReplyMs;
-            while (!((released || Exchange.NowMs > until) && IsAtRest())) await Task.Delay(RestPollMs).ConfigureAwait(false);
+            while (!((released || Exchange.NowMs > until) && IsAtRest()))
+            {
+                await Task.Delay(RestPollMs).ConfigureAwait(false);
+            }
             ended.TrySetResult(0);
         }
 
@@ -215,8 +222,10 @@ namespace Pilotlight
         }
     }
 
-    /// <summary>Looks every few milliseconds whether a handler blocks the connection that it was read from; sleeps while
-    /// nothing moves. So handlers that do not block cost no thread, and those that do hold up others for two looks.</summary>
+    /// <summary>Looks every few milliseconds whether a handler blocks the connection that it was read from; sleeps
+    /// while
+    /// nothing moves. So handlers that do not block cost no thread, and those that do hold up others for two
+    /// looks.</summary>
     internal sealed class Watch
     {
         private const int TickMs = 2, QuietTicks = 50;

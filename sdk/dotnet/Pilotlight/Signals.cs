@@ -6,7 +6,8 @@ using System.Threading.Tasks;
 
 namespace Pilotlight
 {
-    /// <summary>SIGTERM and SIGINT, by what the runtime has: names are looked up, because netstandard2.1 has none of them.
+    /// <summary>SIGTERM and SIGINT, by what the runtime has: names are looked up, because netstandard2.1 has none of
+    /// them.
     /// </summary>
     internal static class Signals
     {
@@ -73,7 +74,8 @@ namespace Pilotlight
 
         private delegate int Running();
 
-        /// <summary>Ends the process on Mono, whose own end hangs now and then while threads of the pool wait.</summary>
+        /// <summary>Ends the process on Mono, whose own end hangs now and then while threads of the pool
+        /// wait.</summary>
         internal static void Leave(int status)
         {
             if (Type.GetType("Mono.Runtime") == null) return;

@@ -5,7 +5,8 @@ using System.Threading.Tasks;
 
 namespace Pilotlight
 {
-    /// <summary>A connection that has switched to another protocol (P-41): bytes both ways, until the handler's task ends.
+    /// <summary>A connection that has switched to another protocol (P-41): bytes both ways, until the handler's task
+    /// ends.
     /// </summary>
     public sealed class Upgraded : NetworkStream
     {
@@ -21,7 +22,8 @@ namespace Pilotlight
 
         internal void Begin() => early = link.Leave();
 
-        /// <summary>Has `action` run once when the instance is to end (P-43): end the protocol by its own means then.</summary>
+        /// <summary>Has `action` run once when the instance is to end (P-43): end the protocol by its own means
+        /// then.</summary>
         public void OnDrain(Action action)
         {
             Interlocked.Exchange(ref onDrain, action);

@@ -24,7 +24,7 @@ internal static class Services
                 await response.SendAsync(Thread.CurrentThread.ManagedThreadId.ToString());
                 break;
             case "/block": // its thread, until the test has opened and closed the gate
-                using (var file = new FileStream(gate, FileMode.Open, FileAccess.Read, FileShare.ReadWrite)) file.ReadByte();
+                using (FileStream file = File.OpenRead(gate)) file.ReadByte();
                 await response.SendAsync("unblocked");
                 break;
             case "/read-blocking":

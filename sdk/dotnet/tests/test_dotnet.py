@@ -23,7 +23,7 @@ from harness import (
 SERVICES = ROOT / "target" / "dotnet" / "Services.exe"
 UPGRADE = 0x02
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
-MAX_LINES = 900  # of the SDK without ASP.NET Core: no blank lines, comments, imports, or lines of brackets
+MAX_LINES = 930  # of the SDK without ASP.NET Core: no blank lines, comments, imports, or lines of brackets
 
 
 class Handlers(GatewayCase):

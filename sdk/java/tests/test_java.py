@@ -26,7 +26,7 @@ CLASSES = os.pathsep.join(str(BUILT / name) for name in ("pilotlight.jar", "test
 FLAGS = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"]
 PROVIDER = "-Dcom.sun.net.httpserver.HttpServerProvider=pilotlight.httpserver.PipeServerProvider"
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
-MAX_LINES = 900  # of the SDK without HttpServer: no blank lines, comments, imports, or lines of brackets
+MAX_LINES = 920  # of the SDK without HttpServer: no blank lines, comments, imports, or lines of brackets
 
 
 class JavaCase(GatewayCase):

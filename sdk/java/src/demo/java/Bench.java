@@ -6,7 +6,9 @@ import java.nio.charset.StandardCharsets;
 import pilotlight.Pilotlight;
 import pilotlight.httpserver.PipeServer;
 
-/** What sdk/conformance/cpu.py measures: 200 bytes of JSON, by an HttpServer on PORT or of the pipe, or by a Handler. */
+/**
+ * What sdk/conformance/cpu.py measures: 200 bytes of JSON, by an HttpServer on PORT or of the pipe, or by a Handler.
+ */
 public final class Bench {
     private static final byte[] ANSWER = ("{\"text\":\"" + "x".repeat(189) + "\"}").getBytes(StandardCharsets.US_ASCII);
 

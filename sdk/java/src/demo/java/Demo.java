@@ -87,7 +87,9 @@ public final class Demo implements Handler {
         InputStream body = request.body();
         for (int count; (count = body.read(piece)) >= 0; total += count) digest.update(piece, 0, count);
         StringBuilder hex = new StringBuilder();
-        for (byte one : digest.digest()) hex.append(Character.forDigit(one >> 4 & 15, 16)).append(Character.forDigit(one & 15, 16));
+        for (byte one : digest.digest()) {
+            hex.append(Character.forDigit(one >> 4 & 15, 16)).append(Character.forDigit(one & 15, 16));
+        }
         json(response, "{\"bytes\":" + total + ",\"sha256\":\"" + hex + "\"}");
     }
 

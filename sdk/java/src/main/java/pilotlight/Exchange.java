@@ -2,7 +2,10 @@ package pilotlight;
 
 import java.io.IOException;
 
-/** One request and its answer. Invariant: exactly one final frame leaves for each (P-16); `finish` is before all of them. */
+/**
+ * One request and its answer. Invariant: exactly one final frame leaves for each (P-16); `finish` is before all of
+ * them.
+ */
 final class Exchange implements Runnable {
     final Link link; // of the request
     final int id;
@@ -52,7 +55,8 @@ final class Exchange implements Runnable {
         }
         if (done) return;
         Reset asked = error instanceof Reset && !response.begun ? (Reset) error : null; // P-29
-        String text = asked != null ? asked.getMessage() : reset != 0 ? "cancelled" : "the handler failed, its log says why";
+        String text = asked != null ? asked.getMessage() : reset != 0 ? "cancelled"
+            : "the handler failed, its log says why";
         int code = asked != null ? asked.code : reset != 0 ? Wire.CANCELLED : Wire.INTERNAL;
         reset(code, text == null ? "" : text, asked == null ? 0 : asked.retryAfterMs);
     }

@@ -17,9 +17,11 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * One connection to the gateway. The thread that leads it reads a batch, runs the handlers of its requests one after the
+ * One connection to the gateway. The thread that leads it reads a batch, runs the handlers of its requests one after
+ * the
  * other, and writes all answers at once (P-18). When a handler takes long, another thread leads: see {@link #handOver}.
- * Invariants: only the leader parses, or the handler that it runs and that reads its body; no memory is sized by a length
+ * Invariants: only the leader parses, or the handler that it runs and that reads its body; no memory is sized by a
+ * length
  * that has not been checked.
  */
 final class Link implements Runnable {
@@ -212,7 +214,8 @@ final class Link implements Runnable {
         } else if (type == Wire.DRAIN && isShared()) service.drain(true);
         else if (type == Wire.MORE && isShared() && length >= 8) {
             service.more(Wire.u16(in, from), Wire.u16(in, from + 2), Wire.u32(in, from + 4));
-        } else check(type == Wire.PONG, "P-11: a frame that does not come on this kind of connection (P-25), or is cut");
+        } else check(type == Wire.PONG,
+            "P-11: a frame that does not come on this kind of connection (P-25), or is cut");
         return true;
     }
 
@@ -252,7 +255,8 @@ final class Link implements Runnable {
 
     private Exchange exchange(int id) {
         Exchange exchange = open.get(id);
-        check(exchange != null && !exchange.ended, "P-11: a body for an exchange that is not open, or beyond its END (P-20)");
+        check(exchange != null && !exchange.ended,
+            "P-11: a body for an exchange that is not open, or beyond its END (P-20)");
         return exchange;
     }
 
@@ -269,7 +273,8 @@ final class Link implements Runnable {
     }
 
     private void onReset(int id, int from, int length) throws IOException {
-        if (id == 0) throw new Refusal("the gateway says: " + new String(in, from + 8, length - 8, StandardCharsets.UTF_8));
+        String text = new String(in, from + 8, length - 8, StandardCharsets.UTF_8);
+        if (id == 0) throw new Refusal("the gateway says: " + text);
         check(kind != "answer", "P-25: a RESET for an exchange on an answer connection");
         Exchange exchange = open.get(id);
         if (exchange == null) return; // P-26: it has ended
@@ -282,7 +287,9 @@ final class Link implements Runnable {
         append(type, flags, id, 0, null, payload, 0, payload.length, payload.length);
     }
 
-    /** As above, of `head`, if there is one, and of `length` bytes of a body, of which the first `copied` are queued. */
+    /**
+     * As above, of `head`, if there is one, and of `length` bytes of a body, of which the first `copied` are queued.
+     */
     synchronized void append(int type, int flags, int id, int status, Headers head, byte[] bytes, int from, int copied,
                              int length) {
         boolean hasStatus = type == Wire.RESPONSE || type == Wire.INFO;
@@ -370,9 +377,10 @@ final class Link implements Runnable {
     /** Ends the connection and its exchanges (P-34), and says why (P-10). */
     void close(Throwable error) {
         if (!closing.compareAndSet(false, true)) return;
-        if (error instanceof Wire.Violation) append(Wire.RESET, 0, 0, Wire.payload(error.getMessage(), Wire.PROTOCOL, 0));
+        boolean violation = error instanceof Wire.Violation;
+        if (violation) append(Wire.RESET, 0, 0, Wire.payload(error.getMessage(), Wire.PROTOCOL, 0));
         try {
-            if (error instanceof Wire.Violation && writing.tryLock(LAST_WORDS_MS, TimeUnit.MILLISECONDS)) {
+            if (violation && writing.tryLock(LAST_WORDS_MS, TimeUnit.MILLISECONDS)) {
                 try { // behind a frame that is being sent
                     flush();
                 } finally {
@@ -390,7 +398,7 @@ final class Link implements Runnable {
         }
         boolean failed = !(error instanceof IOException) || error instanceof Refusal;
         if (failed) System.err.println("pilotlight: the " + kind + " connection has failed: " + error.getMessage());
-        if (failed && !(error instanceof Wire.Violation || error instanceof Refusal)) error.printStackTrace();
+        if (failed && !(violation || error instanceof Refusal)) error.printStackTrace();
         service.closed(this, failed);
     }
 

@@ -18,7 +18,8 @@ public final class Request {
     /** How much a log line matters. */
     public enum Level { ERROR, WARN, INFO, DEBUG, TRACE }
 
-    private static final int METHOD = 0, SCHEME = 1, AUTHORITY = 2, TARGET = 3, PROTOCOL = 4, PEER = 5, ID = 6, TEXTS = 7;
+    private static final int METHOD = 0, SCHEME = 1, AUTHORITY = 2, TARGET = 3, PROTOCOL = 4, PEER = 5, ID = 6,
+        TEXTS = 7;
 
     private final Exchange exchange;
     private final byte[] head; // the strings, and what came of the body with them

@@ -27,7 +27,7 @@ public final class Response {
 
     /** Sets the status, 200 if nobody does. */
     public Response status(int status) {
-        if (status < 200 || status > 999) throw new IllegalArgumentException(status + " is not the status of an answer");
+        if (status < 200 || status > 999) throw new IllegalArgumentException(status + " is no answer's status");
         this.status = status;
         return this;
     }
@@ -124,7 +124,9 @@ public final class Response {
                     return;
                 }
             }
-            if (size + length > buffer.length) buffer = Arrays.copyOf(buffer, Math.max(size + length, buffer.length * 2));
+            if (size + length > buffer.length) {
+                buffer = Arrays.copyOf(buffer, Math.max(size + length, buffer.length * 2));
+            }
             System.arraycopy(bytes, from, buffer, size, length);
             size += length;
         }

@@ -117,7 +117,9 @@ final class Service implements ThreadFactory, SignalHandler {
         threads.execute(() -> dial(kind == 1 ? "own" : "shared", draining ? 0 : count, worker));
     }
 
-    /** Gives a connection a thread that leads it: the shared ones one of the system, which never waits for a carrier. */
+    /**
+     * Gives a connection a thread that leads it: the shared ones one of the system, which never waits for a carrier.
+     */
     void lead(Link link) {
         (link.isShared() ? threads : tasks).execute(link);
     }

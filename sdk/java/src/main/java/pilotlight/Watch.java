@@ -5,7 +5,8 @@ import java.util.concurrent.locks.LockSupport;
 
 /**
  * Looks every few milliseconds whether a handler holds up the connection that it was read from; sleeps while nothing
- * moves. So quick handlers cost no handing over to other threads, and slow ones hold up the others for two looks at most.
+ * moves. So quick handlers cost no handing over to other threads, and slow ones hold up the others for two looks at
+ * most.
  */
 final class Watch implements Runnable {
     private static final long TICK_NS = 2_000_000;

@@ -68,7 +68,7 @@ public final class PipeServer extends HttpServer {
 
     @Override
     public HttpContext createContext(String path, HttpHandler handler) {
-        if (!path.startsWith("/")) throw new IllegalArgumentException("the path \"" + path + "\" does not begin with /");
+        if (!path.startsWith("/")) throw new IllegalArgumentException(path + " does not begin with /");
         Context context = new Context(path, handler);
         if (contexts.putIfAbsent(path, context) == null) return context;
         throw new IllegalArgumentException("there is a context for " + path + " already");
@@ -135,7 +135,8 @@ public final class PipeServer extends HttpServer {
 
         void handle(PipeExchange exchange) {
             try {
-                if (authenticator == null || isAuthentic(exchange)) new Filter.Chain(filters, handler).doFilter(exchange);
+                boolean passes = authenticator == null || isAuthentic(exchange);
+                if (passes) new Filter.Chain(filters, handler).doFilter(exchange);
             } catch (IOException error) {
                 throw new Failed(error);
             }
