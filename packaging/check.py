@@ -21,6 +21,22 @@ def toml(path):
     return tomllib.loads(path.read_text())
 
 
+# Where the SDKs without a package here repeat the version.
+SDKS = {
+    "sdk/go/conn.go": r'version += "([^"]*)"',
+    "sdk/c/pilotlight.c": r"sdk=c/([\d.]+)",
+    "sdk/ruby/lib/pilotlight.rb": r'VERSION = "([^"]*)"',
+    "sdk/php/pilotlight.php": r"const VERSION = '([^']*)'",
+    "sdk/haskell/pilotlight.cabal": r"^version: +(\S+)",
+    "sdk/haskell/src/Pilotlight/Service.hs": r"sdk=pilotlight-haskell/([\d.]+)",
+    "sdk/java/src/main/java/pilotlight/Link.java": r"sdk=pilotlight-java/([\d.]+)",
+    "sdk/dotnet/Pilotlight/Link.cs": r"sdk=pilotlight-dotnet/([\d.]+)",
+    "sdk/dotnet/Pilotlight/Pilotlight.csproj": r"<Version>([^<]*)</Version>",
+    "sdk/dotnet/AspNetCore/Pilotlight.AspNetCore.csproj": r"<Version>([^<]*)</Version>",
+    "sdk/java/pom.xml": r"<version>([^<]*)</version>",
+}
+
+
 def versions(root):
     """(place, what it says) for each place that repeats the version."""
     workspace = toml(root / "Cargo.toml")["workspace"]
@@ -36,6 +52,9 @@ def versions(root):
     lock = json.loads((root / "sdk/node/package-lock.json").read_text())
     yield "sdk/node/package-lock.json", lock["version"]
     yield "sdk/node/package-lock.json: packages", lock["packages"][""]["version"]
+    for place, pattern in SDKS.items():
+        found = re.search(pattern, (root / place).read_text(), re.MULTILINE)
+        yield place, found[1] if found else "none"
     heading = re.search(r"^## \[(\d[^]]*)\]", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
     yield "CHANGELOG.md: the first heading with a version", heading[1] if heading else "none"
 
