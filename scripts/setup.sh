@@ -70,6 +70,16 @@ need_haskell() {
   packages+=(libghc-wai-dev libghc-network-dev libghc-wai-websockets-dev libghc-cryptohash-sha256-dev)
 }
 
+# PHP in its two forms; the server's is not in everybody's PATH.
+need_php() {
+  need php-cgi php-cgi "tests of FastCGI"
+  if ! have uwsgi; then
+    say "uwsgi is missing (tests of its protocol)"
+    packages+=(uwsgi-core uwsgi-plugin-python3)
+  fi
+  ls /usr/sbin/php-fpm* >/dev/null 2>&1 || need php-fpm php-fpm "tests of FastCGI"
+}
+
 # The browser that looks at the lab's report.
 need_browser() {
   [ -n "${CHROMIUM:-}" ] && return
@@ -186,6 +196,7 @@ for_test() {
   need php php-cli "sdk/php"
   need_ruby
   need_haskell
+  need_php
   need_redis
   need_browser
   if [ ! -e /usr/share/zoneinfo/Europe/Berlin ]; then

@@ -39,6 +39,7 @@ mod admission;
 mod cache_policy;
 mod cache_redis;
 mod caching;
+mod cgi;
 mod changes;
 mod cold_start;
 pub mod commands;

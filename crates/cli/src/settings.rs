@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    GatewayOptions, Inherited, IoUring, IssuerOptions, ListenAddr, RedisTier, ServiceTarget, Serving,
-    Settings, StorageSettings, TraceOptions,
+    CgiOptions, GatewayOptions, Inherited, IoUring, IssuerOptions, ListenAddr, RedisTier,
+    ServiceTarget, Serving, Settings, StorageSettings, TraceOptions,
 };
 use pilotlight_supervisor::{Service, ServiceSpec};
 use pilotlight_tls::{Protocol, TlsContext, TlsSettings};
@@ -65,12 +65,18 @@ pub(crate) fn protocols() -> Vec<Protocol> {
 pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving {
     Serving {
         services,
+        cgi: config.services.iter().filter_map(cgi).collect(),
         routes: config.routes.clone(),
         errors: config.errors.clone(),
         settings: Settings { traces: traces(config), ..config.settings.clone() },
         local_hosts: config.listen.iter().filter_map(|listener| listener.local_host.clone()).collect(),
         schedules: config.schedules.iter().map(|schedule| Arc::clone(&schedule.spec)).collect(),
     }
+}
+
+/// How a service is told of requests, if that is by variables.
+fn cgi(service: &config::Service) -> Option<(String, Arc<CgiOptions>)> {
+    Some((service.name().to_owned(), Arc::clone(service.cgi.as_ref()?)))
 }
 
 /// Traces, if they are wanted. Reads the environment, and the file of fields for the collector.

@@ -126,7 +126,7 @@ impl FileError {
         matches!(self, Self::Method { .. }).then_some(ALLOWED)
     }
 
-    fn of(path: &str, cause: Errno) -> Self {
+    pub(crate) fn of(path: &str, cause: Errno) -> Self {
         let path = path.to_owned();
         match cause {
             Errno::NOENT => Self::NotFound { path },

@@ -65,6 +65,8 @@ pub struct FileCache {
 pub(crate) struct Folder {
     pub(crate) options: Arc<FilesOptions>,
     root: Option<(Rc<Root>, Instant)>,
+    /// Its path without symbolic links, as of that look.
+    real_root: Option<(Arc<Path>, Instant)>,
     files: FxHashMap<Box<str>, Kept>,
 }
 
@@ -77,7 +79,12 @@ impl FileCache {
                 // Those of routes that are gone: a reload makes all of them anew.
                 self.folders.retain(|folder| Arc::strong_count(&folder.options) > 1);
             }
-            self.folders.push(Folder { options: Arc::clone(options), root: None, files: FxHashMap::default() });
+            self.folders.push(Folder {
+                options: Arc::clone(options),
+                root: None,
+                real_root: None,
+                files: FxHashMap::default(),
+            });
             self.folders.len() - 1
         });
         &mut self.folders[at]
@@ -126,6 +133,19 @@ impl Folder {
         let root = Rc::new(Root::open(Path::new(&self.options.root))?);
         self.root = Some((Rc::clone(&root), now));
         Ok(root)
+    }
+
+    /// Its path without symbolic links, looked up anew once a second.
+    pub(crate) fn real_root(&mut self, now: Instant) -> Result<Arc<Path>, Errno> {
+        if let Some((root, looked)) = &self.real_root
+            && now.saturating_duration_since(*looked) < LOOK_EVERY
+        {
+            return Ok(Arc::clone(root));
+        }
+        let real = std::fs::canonicalize(&self.options.root);
+        let real: Arc<Path> = real.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?.into();
+        self.real_root = Some((Arc::clone(&real), now));
+        Ok(real)
     }
 
     /// What is kept of a file, if it was looked at within the last second.

@@ -29,11 +29,13 @@ mod media_type;
 mod options;
 mod ranges;
 mod reader;
+mod script;
 mod target;
 mod version;
 
 pub use answer::{Answer, Body, FileError, Request, RequestFields};
 pub use cache::FileCache;
-pub use options::{CacheRule, FilesOptions, Listing, NotAPattern};
+pub use options::{CacheRule, FilesOptions, Listing, NotAPattern, PathPattern};
 pub use reader::{Changed, Cold, Reader, Segment, Sendable};
+pub use script::{Place, Script, ScriptOptions};
 pub use target::{MAX_NAME, MAX_PATH, is_file_path};

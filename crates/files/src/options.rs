@@ -49,10 +49,14 @@ pub enum Listing {
 /// `Cache-Control` of the files that a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheRule {
-    pattern: String,
+    pattern: PathPattern,
     /// What the field says.
     pub value: HeaderValue,
 }
+
+/// Paths below the folder; `*` stands for any characters, slashes too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathPattern(String);
 
 /// Why a text is no pattern of paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -71,21 +75,35 @@ impl CacheRule {
     /// # Errors
     /// It can match nothing.
     pub fn new(pattern: &str, value: HeaderValue) -> Result<Self, NotAPattern> {
-        match pattern.as_bytes().first() {
-            None => Err(NotAPattern::Empty),
-            Some(b'/') => Err(NotAPattern::Slash),
-            Some(_) => Ok(Self { pattern: pattern.to_owned(), value }),
-        }
+        Ok(Self { pattern: PathPattern::new(pattern)?, value })
     }
 
     /// The pattern.
     #[must_use]
     pub fn pattern(&self) -> &str {
-        &self.pattern
+        &self.pattern.0
     }
 
     pub(crate) fn matches(&self, path: &str) -> bool {
-        let mut parts = self.pattern.split('*');
+        self.pattern.matches(path)
+    }
+}
+
+impl PathPattern {
+    /// It is compared with the whole path.
+    ///
+    /// # Errors
+    /// It can match nothing.
+    pub fn new(pattern: &str) -> Result<Self, NotAPattern> {
+        match pattern.as_bytes().first() {
+            None => Err(NotAPattern::Empty),
+            Some(b'/') => Err(NotAPattern::Slash),
+            Some(_) => Ok(Self(pattern.to_owned())),
+        }
+    }
+
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        let mut parts = self.0.split('*');
         let Some(mut rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
         let mut parts = parts.peekable();
         if parts.peek().is_none() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use http::header::{ACCEPT, EXPECT, HeaderName};
 use http::{Response, Version};
-use pilotlight_cache::{CacheStatus, Lookup, StoredBody};
+use pilotlight_cache::{CacheStatus, Lookup};
 use pilotlight_exchange::Connection;
 
 use crate::admission::{Asker, Checked, Entered, Place};
@@ -44,6 +44,7 @@ mod delivery;
 mod detached_fetch;
 mod driver;
 mod forward_auth;
+mod found;
 mod handles;
 pub(crate) mod https;
 mod inbound;
@@ -54,12 +55,14 @@ mod refresh;
 pub(crate) mod scheduled;
 mod second_tier;
 mod sending;
+pub(crate) mod site;
 mod unread;
 mod validation;
 
 use changes::Seen;
 pub(crate) use detached_fetch::PendingResponse;
 use detached_fetch::{DetachedFetch, Forwarded};
+use found::Found;
 use inbound::{Caller, Inbound, IncomingRequest, Looked, Parted, Passage, offered};
 use page::PageRequest;
 
@@ -302,42 +305,6 @@ fn asking(client: &dyn Downstream, head: &Head) -> Rc<PeerAddress> {
     match trusted.client(head.headers(), peer.address()) {
         Some(address) if Some(address) != peer.address() => peer.told(address),
         _ => Rc::clone(peer),
-    }
-}
-
-/// What is known of a request when its head has been read.
-enum Found {
-    /// The gateway's own response: of a route that leads to no service, or to what is for the gateway itself.
-    Own(Option<Arc<Route>>, Response<ResponseBody>),
-    /// The same, where that is an error.
-    Refused(Option<Arc<Route>>, Failure),
-    Stored(Arc<Route>, Verdict, Response<StoredBody>),
-    /// The service has to be asked, or something else than the stored response as it is answers.
-    Route(Passage, Option<Lookup>),
-    /// Its credentials have to be looked at, which takes a while.
-    Asks(Arc<Route>),
-}
-
-impl Found {
-    fn route_of(&self) -> Option<&Arc<Route>> {
-        match self {
-            Self::Stored(route, ..) | Self::Own(Some(route), _) | Self::Refused(Some(route), _) | Self::Asks(route) => {
-                Some(route)
-            }
-            Self::Route(passage, _) => Some(&passage.route),
-            Self::Own(None, _) | Self::Refused(None, _) => None,
-        }
-    }
-
-    /// What a route has for a request that no stored response answers as it is.
-    fn route(worker: &Rc<Worker>, route: &Arc<Route>, head: &Head, hop: Hop, lookup: Option<Lookup>) -> Self {
-        match Passage::new(worker, route) {
-            Some(passage) => Self::Route(passage, lookup),
-            None => match own::answer(worker, route, head, hop) {
-                Ok(answer) => Self::Own(Some(Arc::clone(route)), answer),
-                Err(failure) => Self::Refused(Some(Arc::clone(route)), failure),
-            },
-        }
     }
 }
 

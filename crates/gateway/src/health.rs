@@ -6,6 +6,7 @@ use http::HeaderMap;
 use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use pilotlight_supervisor::{Examination, HealthCheck, Lease};
 
+use crate::exchange::site::{self, Site};
 use crate::head::Head;
 use crate::options::{RouteLimit, ServiceTarget};
 use crate::outbound::Outbound;
@@ -14,7 +15,7 @@ use crate::target::{Scheme, Trust};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::silence::SilenceLimit;
-use crate::upstream::{SendError, ServiceResponse, http as http1, http2, pipe};
+use crate::upstream::{SendError, ServiceResponse, cgi, http as http1, http2, pipe};
 use crate::worker::{Upstream, Worker};
 
 /// The setting that limits how long its answer may take.
@@ -44,7 +45,7 @@ async fn ask(
     health: &HealthCheck,
     lease: Lease,
 ) -> Result<ServiceResponse, String> {
-    let outbound = outbound(worker, health);
+    let mut outbound = outbound(worker, health);
     let silence = SilenceLimit::new(RouteLimit::Own(Some(health.timeout)), None);
     let limit = Some((health.timeout, TIMEOUT));
     let mut lease = Some(lease);
@@ -54,7 +55,22 @@ async fn ask(
         Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &outbound, None)).await,
         Upstream::Http(_, pool) => Box::pin(http1::send(pool, None, &mut one, &outbound, None, Kept::IsNotUsed)).await,
         Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, &outbound, None, Kept::IsNotUsed)).await,
-        Upstream::External(..) | Upstream::ExternalHttp2(..) => return Err("somebody else starts it".to_owned()),
+        Upstream::Cgi(service, protocol, pool) => {
+            let table = worker.common.table.load();
+            let options = table.cgi(service.name()).map(|options| &**options);
+            if let Some(scripts) = options.and_then(|options| options.scripts.as_ref()) {
+                let path = site::path_of(&health.target);
+                match site::find(worker, scripts, None, &outbound.head, path).map_err(|e| e.log_text())? {
+                    Site::Script(script) => outbound.script = Some(script),
+                    Site::Own(_) => return Err("a file answers for it, which says nothing of the program".to_owned()),
+                }
+            }
+            let to = cgi::To { pool, protocol: *protocol, options, external: None };
+            Box::pin(cgi::send(to, &mut one, &outbound, None, Kept::IsNotUsed)).await
+        }
+        Upstream::External(..) | Upstream::ExternalHttp2(..) | Upstream::ExternalCgi(..) => {
+            return Err("somebody else starts it".to_owned());
+        }
     };
     sent.map_err(|failed| match failed.error {
         SendError::Upstream(error) => error.to_string(),
@@ -84,5 +100,6 @@ fn outbound(worker: &Worker, health: &HealthCheck) -> Outbound {
         interim: None,
         trace: None,
         is_cached: false,
+        script: None,
     }
 }

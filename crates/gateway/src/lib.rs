@@ -100,10 +100,10 @@ pub use jwks::{KeySource, KeysAt, KeysFileError, check_authority_file, check_key
 pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
-    Abandoned, AccessField, AccessFormat, AccessLogOptions, CacheSettings, EVENTS_PATH, External, ExternalAddr,
-    GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr, PlainHttp, RedisTier,
-    Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol, ServerTiming, ServiceTarget, Serving,
-    Settings,
+    Abandoned, AccessField, AccessFormat, AccessLogOptions, CacheSettings, CgiOptions, EVENTS_PATH,
+    External, ExternalAddr, GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr,
+    PlainHttp, RedisTier, Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo, SendFolder, ServerProtocol,
+    ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
@@ -115,8 +115,9 @@ pub use pilotlight_cache::{
     NamePatterns, Parameters, PolicyOptions, QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
 };
 pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};
+pub use pilotlight_cgi::Protocol as CgiProtocol;
 pub use pilotlight_content_coding::{Coding, CompressOptions, MediaRange};
-pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, is_file_path};
+pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, PathPattern, ScriptOptions, is_file_path};
 pub use pilotlight_jwt::{Algorithm as TokenAlgorithm, Expiry as TokenExpiry, KeySet, Rules as TokenRules};
 pub use pilotlight_traces::{Ratio, RatioError};
 pub use redirect::{NotARedirect, Redirect};

@@ -1,6 +1,6 @@
 //! What a gateway is told when it starts: plain data, already checked by whoever read it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pilotlight_cache::{CacheOptions, PolicyOptions};
 use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions};
+use pilotlight_cgi::Protocol;
 use pilotlight_logs::{Destination, Facility, SyslogFormat};
 use pilotlight_supervisor::{Service, Transport};
 use pilotlight_tls::TlsContext;
@@ -20,10 +21,12 @@ use crate::protocols::ServiceProtocol;
 use crate::schedules::ScheduleSpec;
 use crate::traces::TraceOptions;
 
+mod cgi;
 mod issuers;
 mod route;
 
 pub use crate::listen_addr::ListenAddr;
+pub use cgi::{CgiOptions, SendFolder};
 pub use issuers::IssuerOptions;
 pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
 
@@ -113,6 +116,8 @@ pub struct Serving {
     /// Services by index; [`RouteTo::Service`] points into it. Those that are the same objects as before keep their
     /// connections.
     pub services: Vec<ServiceTarget>,
+    /// Settings of services that are spoken to in variables, by their names.
+    pub cgi: HashMap<String, Arc<CgiOptions>>,
     /// Routes in any order; precedence does not depend on it.
     pub routes: Vec<RouteSpec>,
     /// Pages for errors, of all routes and of requests that have none.
@@ -253,7 +258,7 @@ impl Default for Limits {
 pub enum ServiceTarget {
     /// Started and stopped by the supervisor.
     Managed(Arc<Service>, Transport),
-    /// An HTTP server that somebody else runs.
+    /// A server that somebody else runs.
     External(Arc<External>),
 }
 
@@ -273,9 +278,13 @@ impl ServiceTarget {
             Self::Managed(_, Transport::Pipe) => ServiceProtocol::Pipe,
             Self::Managed(_, Transport::Http(_)) => ServiceProtocol::Http,
             Self::Managed(_, Transport::H2c(_)) => ServiceProtocol::H2c,
+            Self::Managed(_, Transport::FastCgi(_)) => ServiceProtocol::FastCgi,
+            Self::Managed(_, Transport::Scgi(_)) => ServiceProtocol::Scgi,
+            Self::Managed(_, Transport::Uwsgi(_)) => ServiceProtocol::Uwsgi,
             Self::External(external) => match external.protocol {
                 ServerProtocol::Http1 => ServiceProtocol::Http,
                 ServerProtocol::H2c => ServiceProtocol::H2c,
+                ServerProtocol::Cgi(protocol) => ServiceProtocol::of_cgi(protocol),
             },
         }
     }
@@ -289,7 +298,7 @@ impl ServiceTarget {
     }
 }
 
-/// An HTTP server that Pilotlight does not start.
+/// A server that Pilotlight does not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
     /// Its configured name.
@@ -308,6 +317,8 @@ pub enum ServerProtocol {
     Http1,
     /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
     H2c,
+    /// FastCGI, SCGI or uwsgi.
+    Cgi(Protocol),
 }
 
 /// Where a server of somebody else's listens.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Version};
+use pilotlight_files::Script;
 use pilotlight_http1::MessageWriter;
 
 use crate::field_rules::FieldDirection;
@@ -45,6 +46,8 @@ pub(crate) struct Outbound {
     pub(crate) interim: Option<Rc<dyn InterimSink>>,
     /// The cache looks at the fields of the response.
     pub(crate) is_cached: bool,
+    /// The script that it is for, of a service that has a folder of them.
+    pub(crate) script: Option<Box<Script>>,
     /// The context that the service is told in place of the client's; `None`: the client's crosses.
     pub(crate) trace: Option<Propagation>,
 }
@@ -253,6 +256,7 @@ mod tests {
             upgrade: None,
             interim: None,
             is_cached: false,
+            script: None,
             trace: None,
         }
     }

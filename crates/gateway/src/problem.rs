@@ -96,6 +96,7 @@ impl Failure {
                 UpstreamError::Refused { .. } | UpstreamError::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
                 UpstreamError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+                UpstreamError::LengthRequired { .. } => StatusCode::LENGTH_REQUIRED,
                 UpstreamError::NoExtendedConnect { .. } => StatusCode::NOT_IMPLEMENTED,
                 UpstreamError::Connect { .. }
                 | UpstreamError::Closed { .. }
@@ -161,7 +162,10 @@ impl Failure {
     /// The same for a client of gRPC.
     fn grpc_status(&self) -> GrpcStatus {
         match self {
-            Self::BadTarget | Self::MaxForwards | Self::NoHost => GrpcStatus::InvalidArgument,
+            Self::BadTarget
+            | Self::MaxForwards
+            | Self::NoHost
+            | Self::Upstream(UpstreamError::LengthRequired { .. }) => GrpcStatus::InvalidArgument,
             Self::Connect
             | Self::NoRoute { .. }
             | Self::Files(_)

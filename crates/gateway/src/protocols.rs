@@ -1,5 +1,7 @@
 //! What the two sides of an exchange speak, as metrics name it.
 
+use pilotlight_cgi::Protocol;
+
 /// What a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientProtocol {
@@ -26,16 +28,32 @@ pub(crate) enum ServiceProtocol {
     Pipe,
     Http,
     H2c,
+    FastCgi,
+    Scgi,
+    Uwsgi,
 }
 
 impl ServiceProtocol {
-    pub(crate) const ALL: [Self; 3] = [Self::Pipe, Self::Http, Self::H2c];
+    /// Those by which connections can be switched to other protocols.
+    pub(crate) const SWITCHING: [Self; 3] = [Self::Pipe, Self::Http, Self::H2c];
+
+    /// That of a program that is told of requests in variables.
+    pub(crate) fn of_cgi(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::FastCgi => Self::FastCgi,
+            Protocol::Scgi => Self::Scgi,
+            Protocol::Uwsgi => Self::Uwsgi,
+        }
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pipe => "pipe",
             Self::Http => "http",
             Self::H2c => "h2c",
+            Self::FastCgi => Protocol::FastCgi.name(),
+            Self::Scgi => Protocol::Scgi.name(),
+            Self::Uwsgi => Protocol::Uwsgi.name(),
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) enum BodyFraming {
     /// `Content-Length` was sent with the head.
     Length,
     Chunked,
+    /// `FCGI_STDIN`, which ends with a record without bytes.
+    Records,
     /// DATA frames of this exchange.
     Frames(u16),
 }
@@ -206,6 +208,7 @@ impl Pump {
         match self.framing {
             BodyFraming::Length => self.out.extend_from_slice(data),
             BodyFraming::Chunked => BodyEncoder::new(BodyLength::Chunked).data(&mut self.out, data),
+            BodyFraming::Records => pilotlight_cgi::stdin(&mut self.out, data),
             BodyFraming::Frames(exchange) => {
                 for part in data.chunks(MAX_FRAME) {
                     encode_frame(&mut self.out, FrameType::DATA, flags::NONE, exchange, part);
@@ -217,6 +220,7 @@ impl Pump {
     fn end(&mut self, trailers: Option<&HeaderMap>) {
         match (self.framing, trailers) {
             (BodyFraming::Length, _) => {}
+            (BodyFraming::Records, _) => pilotlight_cgi::stdin(&mut self.out, b""), // a program has no trailers
             (BodyFraming::Chunked, trailers) => http1::encode_last_chunk(&mut self.out, trailers),
             (BodyFraming::Frames(exchange), None) => {
                 encode_frame(&mut self.out, FrameType::DATA, flags::END, exchange, b"");

@@ -225,6 +225,14 @@ impl RequestBody {
         }
     }
 
+    /// Its length, if it is held whole.
+    pub(crate) fn held_length(&self) -> Option<u64> {
+        match &self.held {
+            Held::Whole(data, _) => Some(data.len() as u64),
+            Held::Begin(_) | Held::Nothing => None,
+        }
+    }
+
     /// Begins anew with what is held.
     pub(crate) fn rewind(&mut self) {
         self.given = 0;

@@ -7,6 +7,7 @@
 //! Matching looks at the path with dot segments removed (RFC 3986 §5.2.4) and `%2e` decoded, so that `/public/../admin`
 //! is a request for `/admin`; the service gets the target as the client sent it.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use crate::error_pages::{ErrorPages, LoadedPages, PageLevels};
 use crate::jwks::KeySources;
 use crate::metrics::Series;
 use crate::options::{
-    External, ExternalAddr, RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol, ServiceTarget, Serving,
-    Settings,
+    CgiOptions, External, ExternalAddr, RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol, ServiceTarget,
+    Serving, Settings,
 };
 use crate::path::normalized;
 use crate::schedules::ScheduleSpec;
@@ -38,6 +39,8 @@ pub(crate) struct Route {
     pub(crate) series: Arc<Series>,
     /// `None`: the gateway answers by itself, as [`RouteSpec::to`] says.
     pub(crate) service: Option<ServiceTarget>,
+    /// How its service is told of requests, if that is by variables.
+    pub(crate) cgi: Option<Arc<CgiOptions>>,
     /// The way to who else decides who is let in.
     pub(crate) auth: Option<Arc<Route>>,
     /// What an error looks like.
@@ -52,6 +55,7 @@ impl Route {
     fn to_auth_server(
         admission: &AdmissionSpec,
         services: &[ServiceTarget],
+        cgi: &HashMap<String, Arc<CgiOptions>>,
         series: &Arc<Series>,
     ) -> Option<Arc<Self>> {
         let forward = admission.allow.forward.as_ref()?;
@@ -71,6 +75,7 @@ impl Route {
             gate: None,
             auth: None,
             series: Arc::clone(series),
+            cgi: cgi.get(service.name()).cloned(),
             service: Some(service),
             pages: PageLevels::default(),
             changes_responses: false,
@@ -124,6 +129,7 @@ pub(crate) struct Table {
     /// Ways of schedules, by their names.
     schedule_routes: FxHashMap<Box<str>, Arc<Route>>,
     services: Vec<ServiceTarget>,
+    cgi: HashMap<String, Arc<CgiOptions>>,
     settings: Arc<Settings>,
 }
 
@@ -138,7 +144,7 @@ struct Paths {
 impl Table {
     /// `keys` has those that tokens are verified by; `series` finds where the requests of a route are counted.
     pub(crate) fn new(serving: Serving, keys: &KeySources, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
-        let Serving { services, mut routes, errors, settings, local_hosts: _, schedules } = serving;
+        let Serving { services, cgi, mut routes, errors, settings, local_hosts: _, schedules } = serving;
         routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
         let mut table = Self {
             routes: Vec::new(),
@@ -150,6 +156,7 @@ impl Table {
             page_routes: FxHashMap::default(),
             schedule_routes: FxHashMap::default(),
             services,
+            cgi,
             settings: Arc::new(settings),
         };
         table.caches = routes.iter().any(|route| route.cache != RouteCache::Off && route.to.service().is_some());
@@ -181,8 +188,9 @@ impl Table {
             let auth = spec
                 .admission
                 .as_ref()
-                .and_then(|admission| Route::to_auth_server(admission, &table.services, &series));
-            Arc::new(Route { series, spec, gate, auth, service, pages, changes_responses })
+                .and_then(|admission| Route::to_auth_server(admission, &table.services, &table.cgi, &series));
+            let cgi = service.as_ref().and_then(|service| table.cgi.get(service.name())).cloned();
+            Arc::new(Route { series, spec, gate, auth, service, cgi, pages, changes_responses })
         };
         let page_route = |name: String| {
             let index = table.services.iter().position(|service| service.name() == name)?;
@@ -223,6 +231,11 @@ impl Table {
     /// Every route, in the order in which they were given.
     pub(crate) fn routes(&self) -> &[Arc<Route>] {
         &self.routes
+    }
+
+    /// How a service is told of requests, if that is by variables.
+    pub(crate) fn cgi(&self, service: &str) -> Option<&Arc<CgiOptions>> {
+        self.cgi.get(service)
     }
 
     /// Every service, in the order in which they were given.
@@ -343,6 +356,7 @@ mod tests {
         Table::new(
             Serving {
                 services,
+                cgi: HashMap::default(),
                 routes,
                 errors: ErrorPages::default(),
                 settings: Settings::default(),

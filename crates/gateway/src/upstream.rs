@@ -17,6 +17,7 @@ use crate::response::ResponseFields;
 use crate::stream_io::StreamIo;
 
 mod backlog;
+pub(crate) mod cgi;
 pub(crate) mod first_byte;
 pub(crate) mod http;
 pub(crate) mod http1;
@@ -25,6 +26,8 @@ mod length;
 pub(crate) mod one_try;
 pub(crate) mod pipe;
 pub(crate) mod silence;
+pub(crate) mod sockets;
+mod turn;
 
 /// A piece of a body below this size is passed on with what follows it in the buffer.
 pub(crate) const MIN_PIECE: usize = 4 * 1024;
@@ -100,6 +103,12 @@ pub(crate) enum UpstreamError {
     Deadline { service: String, text: String },
     #[error("service {service} failed: {text}")]
     Internal { service: String, text: String },
+    /// RFC 3875 §4.1.2: a program is told the length before the body.
+    #[error(
+        "the request body has no Content-Length, which service {service} needs ({protocol}), and is too long, or comes \
+         too slowly, to be read before the service is asked"
+    )]
+    LengthRequired { service: String, protocol: &'static str },
     #[error("the request body is larger than service {service} takes: {text}")]
     TooLarge { service: String, text: String },
 }

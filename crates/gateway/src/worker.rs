@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use pilotlight_cache::Cache;
 use pilotlight_cache_redis::{SharedTier, Tier};
+use pilotlight_cgi::Protocol as CgiProtocol;
 use pilotlight_files::FileCache;
 use pilotlight_send_batch::Batch;
 use pilotlight_supervisor::{Service, Transport};
@@ -37,9 +38,9 @@ use crate::strangers::Strangers;
 use crate::timing::Clock;
 use crate::traces::Tracer;
 use crate::traces::export::Exporter;
-use crate::upstream::http::Pool;
 use crate::upstream::http2;
 use crate::upstream::pipe::link::Link;
+use crate::upstream::sockets::Pool;
 
 pub(crate) mod run;
 
@@ -82,6 +83,8 @@ pub(crate) enum Upstream {
     External(Arc<External>, Rc<Pool>),
     Http2(Arc<Service>, Rc<http2::Pool>),
     ExternalHttp2(Arc<External>, Rc<http2::Pool>),
+    Cgi(Arc<Service>, CgiProtocol, Rc<Pool>),
+    ExternalCgi(Arc<External>, CgiProtocol, Rc<Pool>),
 }
 
 impl Upstream {
@@ -91,6 +94,7 @@ impl Upstream {
             Self::Pipe(_, link) => link.is_unused(),
             Self::Http(_, pool) | Self::External(_, pool) => pool.is_unused(),
             Self::Http2(_, pool) | Self::ExternalHttp2(_, pool) => pool.is_unused(),
+            Self::Cgi(_, _, pool) | Self::ExternalCgi(_, _, pool) => pool.is_unused(),
         }
     }
 }
@@ -217,15 +221,28 @@ impl Worker {
                 let (name, queue) = (service.name().to_string(), Some(Arc::clone(service)));
                 Upstream::Http2(Arc::clone(service), http2::Pool::new(name, queue, self.spawner.clone()))
             }
-            ServiceTarget::External(external) if external.protocol == ServerProtocol::H2c => {
-                let pool = http2::Pool::new(external.name.clone(), None, self.spawner.clone());
-                Upstream::ExternalHttp2(Arc::clone(external), pool)
-            }
+            ServiceTarget::Managed(service, Transport::FastCgi(_)) => self.cgi(service, CgiProtocol::FastCgi),
+            ServiceTarget::Managed(service, Transport::Scgi(_)) => self.cgi(service, CgiProtocol::Scgi),
+            ServiceTarget::Managed(service, Transport::Uwsgi(_)) => self.cgi(service, CgiProtocol::Uwsgi),
             ServiceTarget::External(external) => {
                 let (name, batch) = (external.name.clone(), self.batch.clone());
-                Upstream::External(Arc::clone(external), Pool::new(name, None, batch))
+                let external = Arc::clone(external);
+                match external.protocol {
+                    ServerProtocol::Http1 => Upstream::External(external, Pool::new(name, None, batch)),
+                    ServerProtocol::H2c => {
+                        Upstream::ExternalHttp2(external, http2::Pool::new(name, None, self.spawner.clone()))
+                    }
+                    ServerProtocol::Cgi(protocol) => {
+                        Upstream::ExternalCgi(external, protocol, Pool::new(name, None, batch))
+                    }
+                }
             }
         }
+    }
+
+    fn cgi(&self, service: &Arc<Service>, protocol: CgiProtocol) -> Upstream {
+        let (name, queue) = (service.name().to_string(), Some(Arc::clone(service)));
+        Upstream::Cgi(Arc::clone(service), protocol, Pool::new(name, queue, self.batch.clone()))
     }
 
     /// Whether one more request may go on for the cache alone when its client has gone: `limits.connections` bounds

@@ -19,6 +19,7 @@ mod spawn;
 pub(crate) use families::kill_marked;
 pub(crate) use link::{Link, LinkEvent, Outgoing, await_ready, spawn_process, write};
 pub(crate) use message::{GroupSignal, Inherit, MARK, SpawnRequest};
+pub(crate) use spawn::LISTEN_FD;
 
 use crate::fd_message::{self, Inbox};
 use crate::isolation::Bounds;

@@ -5,6 +5,7 @@ use crate::notice::Notice;
 use crate::padded::Padded;
 use crate::service_id::ServiceId;
 use crate::start_times::StartTimes;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -44,13 +45,22 @@ pub enum Endpoint {
     Http(Address),
 }
 
-/// Where an HTTP instance listens. It is never that of another instance.
+/// Where an instance listens. It is never that of another instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A Unix stream socket.
     Unix(PathBuf),
     /// A loopback TCP socket.
     Tcp(SocketAddr),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => path.display().fmt(f),
+            Self::Tcp(address) => address.fmt(f),
+        }
+    }
 }
 
 /// How an instance ended.

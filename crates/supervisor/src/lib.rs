@@ -79,7 +79,7 @@ pub use isolation::{
     probe_sandbox,
 };
 pub use lineage::{Descent, Guardians, Process};
-pub use log::{LogLine, Output};
+pub use log::{ErrorLog, LogLine, Output};
 pub use policy::circuit::CircuitState;
 pub use policy::recycle::RecycleLimits;
 pub use queue::Lease;

@@ -132,6 +132,41 @@ impl Pump {
     }
 }
 
+/// What an instance writes to standard error within its protocol (`FCGI_STDERR`), as lines of its log.
+#[derive(Debug)]
+pub struct ErrorLog {
+    lines: Lines,
+    dropped: u64,
+    pump: Pump,
+}
+
+impl ErrorLog {
+    pub(crate) fn new(
+        service: Arc<str>,
+        instance: u64,
+        dropped_lines: Arc<AtomicU64>,
+        sink: mpsc::Sender<LogLine>,
+    ) -> Self {
+        let tail = Arc::new(Tail::default());
+        let pump = Pump { service, dropped_lines, instance, output: Output::Stderr, tail, sink, hints: None };
+        Self { lines: Lines::new(MAX_LINE), dropped: 0, pump }
+    }
+
+    /// Takes bytes as they come.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        let Self { lines, dropped, pump } = self;
+        lines.feed(bytes, |line, cut| pump.pass(line, cut, dropped));
+    }
+}
+
+impl Drop for ErrorLog {
+    /// A last line without its end counts.
+    fn drop(&mut self) {
+        let Self { lines, dropped, pump } = self;
+        lines.finish(|line, cut| pump.pass(line, cut, dropped));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

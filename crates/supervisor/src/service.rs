@@ -1,6 +1,7 @@
 //! A service, as workers see it.
 
 use crate::error::{Phase, StartError};
+use crate::log::{ErrorLog, LogLine};
 use crate::notice::Notice;
 use crate::padded::Padded;
 use crate::queue::{Entrance, Entrances, Joined, Lease, Queue, pick};
@@ -12,7 +13,7 @@ use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{self, UnboundedSender};
 
 /// A service, shared by all workers.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct Service {
     status: Mutex<Status>,
     /// Counted by those who read its output.
     pub(crate) dropped_lines: Arc<AtomicU64>,
+    /// Where lines of its output go.
+    log: mpsc::Sender<LogLine>,
 }
 
 /// One worker's entrances to the ready instances. The first has a place of its own, because for most services it is the
@@ -44,7 +47,13 @@ struct Slot {
 }
 
 impl Service {
-    pub(crate) fn new(id: usize, spec: &Arc<ServiceSpec>, workers: usize, notices: UnboundedSender<Notice>) -> Self {
+    pub(crate) fn new(
+        id: usize,
+        spec: &Arc<ServiceSpec>,
+        workers: usize,
+        notices: UnboundedSender<Notice>,
+        log: mpsc::Sender<LogLine>,
+    ) -> Self {
         let name = spec.name.as_str().into();
         let waiting = Arc::new(WaitingLimit::new(&name, spec.queue));
         let queue = Queue::new(id, spec, Arc::clone(&waiting), notices);
@@ -58,6 +67,7 @@ impl Service {
             is_limited: AtomicBool::new(spec.concurrency.is_some()),
             status: Mutex::new(Status::new(spec)),
             dropped_lines: Arc::default(),
+            log,
         }
     }
 
@@ -153,6 +163,12 @@ impl Service {
     #[must_use]
     pub fn status(&self) -> Status {
         self.status_mut().clone()
+    }
+
+    /// A log for what an instance writes to standard error by way of its protocol.
+    #[must_use]
+    pub fn error_log(&self, instance: u64) -> ErrorLog {
+        ErrorLog::new(Arc::clone(&self.name), instance, Arc::clone(&self.dropped_lines), self.log.clone())
     }
 
     /// Lines of output that were dropped because the log's queue was full.

@@ -328,6 +328,13 @@ pub enum Transport {
     Http(HttpSocket),
     /// It serves HTTP/2 with prior knowledge (RFC 9113 §3.3), as servers of gRPC do.
     H2c(HttpSocket),
+    /// It serves FastCGI. It inherits its socket as descriptor 0 (`FCGI_LISTENSOCK_FILENO`) as well, and
+    /// `FPM_SOCKETS`, by which php-fpm takes it.
+    FastCgi(HttpSocket),
+    /// It serves SCGI.
+    Scgi(HttpSocket),
+    /// It serves the protocol of uWSGI.
+    Uwsgi(HttpSocket),
 }
 
 impl Transport {
@@ -336,12 +343,16 @@ impl Transport {
     pub fn socket(self) -> Option<HttpSocket> {
         match self {
             Self::Pipe => None,
-            Self::Http(socket) | Self::H2c(socket) => Some(socket),
+            Self::Http(socket)
+            | Self::H2c(socket)
+            | Self::FastCgi(socket)
+            | Self::Scgi(socket)
+            | Self::Uwsgi(socket) => Some(socket),
         }
     }
 }
 
-/// Where an HTTP service listens.
+/// Where a service listens that does not dial in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpSocket {
     /// On a Unix socket that it inherits as descriptor 3.

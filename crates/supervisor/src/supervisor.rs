@@ -147,7 +147,7 @@ pub fn start(
         .into_iter()
         .enumerate()
         .map(|(id, spec)| {
-            let service = Service::new(id, &spec, options.workers, notices.clone());
+            let service = Service::new(id, &spec, options.workers, notices.clone(), options.log.clone());
             ServiceRecord::new(Arc::new(service), spec)
         })
         .collect();

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use pilotlight_gateway::{ExternalAddr, ListenAddr, ServerProtocol};
+use pilotlight_gateway::{CgiProtocol, ExternalAddr, ListenAddr, ServerProtocol};
 use pilotlight_supervisor::limits::MAX_SOCKET_PATH;
 
 use super::model::joined;
@@ -106,17 +106,27 @@ pub(super) fn is_local(address: &ListenAddr) -> bool {
     }
 }
 
-/// Reads the address of a service that somebody else starts: `http://HOST[:PORT]`, `h2c://HOST[:PORT]` or `unix:PATH`.
+/// The schemes of services that somebody else starts.
+const SCHEMES: [(&str, ServerProtocol); 5] = [
+    ("http", ServerProtocol::Http1),
+    ("h2c", ServerProtocol::H2c),
+    ("fastcgi", ServerProtocol::Cgi(CgiProtocol::FastCgi)),
+    ("scgi", ServerProtocol::Cgi(CgiProtocol::Scgi)),
+    ("uwsgi", ServerProtocol::Cgi(CgiProtocol::Uwsgi)),
+];
+
+/// Reads the address of a service that somebody else starts: `http://HOST[:PORT]`, the same with another scheme, or
+/// `unix:PATH`.
 pub(super) fn upstream(text: &str, folder: &Path) -> Result<(ExternalAddr, ServerProtocol), Rejected> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = path.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(path);
         return socket_path(path, folder).map(|path| (ExternalAddr::Unix(path), ServerProtocol::Http1));
     }
-    let (scheme, rest, protocol) = match (strip_scheme(text, "http://"), strip_scheme(text, "h2c://")) {
-        (Some(rest), _) => ("http", rest, ServerProtocol::Http1),
-        (None, Some(rest)) => ("h2c", rest, ServerProtocol::H2c),
-        (None, None) => return Err(unknown_scheme(text)),
+    let of = |(scheme, protocol): (&'static str, _)| {
+        let (head, rest) = text.split_once("://")?;
+        head.eq_ignore_ascii_case(scheme).then_some((scheme, rest, protocol))
     };
+    let Some((scheme, rest, protocol)) = SCHEMES.into_iter().find_map(of) else { return Err(unknown_scheme(text)) };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     if !matches!(path, "" | "/") {
@@ -134,6 +144,12 @@ pub(super) fn upstream(text: &str, folder: &Path) -> Result<(ExternalAddr, Serve
         ));
     }
     let (host, port) = host_and_port(authority)?;
+    if matches!(protocol, ServerProtocol::Cgi(_)) && authority == host.as_str() {
+        return Err(Rejected::help(
+            format!("{} needs a port: there is none that {scheme} has by custom", shown(text)),
+            format!("write \"{scheme}://{authority}:9000\""),
+        ));
+    }
     if port == 0 {
         return Err(Rejected::help(
             format!("{} has port 0", shown(text)),
@@ -266,6 +282,7 @@ mod tests {
         let got = match upstream(text, Path::new("/etc/p")) {
             Ok((ExternalAddr::Tcp(host, port), ServerProtocol::Http1)) => format!("{host} {port}"),
             Ok((ExternalAddr::Tcp(host, port), ServerProtocol::H2c)) => format!("h2c {host} {port}"),
+            Ok((ExternalAddr::Tcp(host, port), ServerProtocol::Cgi(cgi))) => format!("{} {host} {port}", cgi.name()),
             Ok((ExternalAddr::Unix(path), _)) => format!("unix {}", path.display()),
             Err(wrong) => format!("! {} ({})", wrong.reason, wrong.help.unwrap_or_default()),
         };
@@ -303,6 +320,10 @@ mod tests {
         check_upstream("http://[::1]", "::1 80");
         check_upstream("http://my_app:1", "my_app 1");
         check_upstream("h2c://127.0.0.1:50051", "h2c 127.0.0.1 50051");
+        check_upstream("fastcgi://127.0.0.1:9000", "fastcgi 127.0.0.1 9000");
+        check_upstream("SCGI://[::1]:4000", "scgi ::1 4000");
+        check_upstream("uwsgi://app:3031", "uwsgi app 3031");
+        check_upstream("fastcgi://127.0.0.1", "needs a port");
         check_upstream("h2c://127.0.0.1:50051/api", "write \"h2c://127.0.0.1:50051\"");
         check_upstream("unix:/run/a.sock", "unix /run/a.sock");
         check_upstream("unix:///run/a.sock", "unix /run/a.sock");

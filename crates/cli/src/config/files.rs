@@ -38,7 +38,7 @@ pub(super) fn read(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>
     root.map(|_| options)
 }
 
-fn root<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
+pub(super) fn root<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
     let text = field.string()?;
     if text.is_empty() || text.contains('\0') {
         return Err(field.rejected(Rejected::help("this is not a folder", "write \".\" for the folder of this file")));
@@ -54,7 +54,7 @@ fn index(field: &Field<'_>) -> Result<Option<String>, Diagnostic> {
 }
 
 /// The path of a file below the folder.
-fn path(field: &Field<'_>) -> Result<String, Diagnostic> {
+pub(super) fn path(field: &Field<'_>) -> Result<String, Diagnostic> {
     let text = field.string()?;
     if is_file_path(text) {
         return Ok(text.to_owned());

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use http::Uri;
 use pilotlight_gateway::{
-    AccessLogOptions, AcmeSettings, CacheSettings, ErrorPages, External, ListenAddr, Ratio, RecordedQuery, RedisConfig,
-    RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
+    AccessLogOptions, AcmeSettings, CacheSettings, CgiOptions, ErrorPages, External, ListenAddr, Ratio, RecordedQuery,
+    RedisConfig, RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
 };
 use pilotlight_logs::{Destination, Facility, SyslogFormat};
 use pilotlight_supervisor::ServiceSpec;
@@ -147,7 +147,7 @@ impl Listener {
 impl Service {
     /// A server that is already running, and stands in no file.
     pub(crate) fn running(external: External) -> Self {
-        Self { kind: ServiceKind::External(external), at: ServiceSpans::default() }
+        Self { kind: ServiceKind::External(external), cgi: None, at: ServiceSpans::default() }
     }
 }
 
@@ -369,6 +369,8 @@ impl fmt::Debug for RedisUrl {
 pub struct Service {
     /// Who starts it.
     pub kind: ServiceKind,
+    /// How it is told of requests, if that is by variables.
+    pub cgi: Option<Arc<CgiOptions>>,
     pub(super) at: ServiceSpans,
 }
 
@@ -398,7 +400,7 @@ pub enum ServiceKind {
     /// Pilotlight starts and stops it, in this way. Its program is a path joined to its folder, or a bare name to be
     /// looked up in `PATH`.
     Managed(Box<ServiceSpec>),
-    /// Somebody else does; it speaks HTTP.
+    /// Somebody else does.
     External(External),
 }
 
@@ -411,6 +413,8 @@ pub(super) struct ServiceSpans {
     pub(super) args: Vec<Span>,
     pub(super) dir: Span,
     pub(super) releases: Option<Span>,
+    /// The folders that `cgi` names.
+    pub(super) folders: Vec<(PathBuf, Span)>,
     pub(super) max_request_time: Option<Span>,
     pub(super) isolation: IsolationSpans,
 }

@@ -48,6 +48,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     settings.trust_forwarded = trust_forwarded(&root, found);
     let tls = tls::read(&root, folder, found);
     let acme = acme::read(&root, folder, found);
+    let folders: Vec<_> = services.complete.iter().flat_map(|service| service.at.folders.clone()).collect();
     let mut config = Config {
         listen: tls::spoken(listen(&root, folder, found), tls.as_ref(), found),
         tls,
@@ -62,7 +63,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         services: services.complete,
         routes: Vec::new(),
         schedules,
-        file_roots: route::file_roots(&drafts),
+        file_roots: route::file_roots(&drafts).into_iter().chain(folders).collect(),
         errors,
         error_pages: pages.files,
         admission_files: route::admission_files(&drafts),

@@ -15,7 +15,7 @@ pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
 pub use operate::{ACCESS_LOG, ADMIN, LOG, METRICS, TRACES};
 pub use schedule::SCHEDULE;
-pub use service::{SERVICE, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LIMITS, SERVICE_QUEUE};
+pub use service::{SERVICE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LIMITS, SERVICE_QUEUE};
 pub use tls::{
     TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
 };
@@ -279,6 +279,8 @@ pub enum Part {
     CacheRedis,
     /// `[services.NAME]`.
     Service,
+    /// `[services.NAME.cgi]`.
+    ServiceCgi,
     /// `[services.NAME.queue]`.
     ServiceQueue,
     /// `[services.NAME.health]`.
@@ -341,7 +343,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 41] = [
+    pub const ALL: [Part; 42] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -354,6 +356,7 @@ impl Part {
         Part::Cache,
         Part::CacheRedis,
         Part::Service,
+        Part::ServiceCgi,
         Part::ServiceQueue,
         Part::ServiceHealth,
         Part::ServiceLimits,
@@ -401,6 +404,7 @@ impl Part {
             Part::Cache => CACHE,
             Part::CacheRedis => CACHE_REDIS,
             Part::Service => SERVICE,
+            Part::ServiceCgi => SERVICE_CGI,
             Part::ServiceQueue => SERVICE_QUEUE,
             Part::ServiceHealth => SERVICE_HEALTH,
             Part::ServiceLimits => SERVICE_LIMITS,
@@ -447,6 +451,7 @@ impl Part {
             Part::Cache => "in [cache]",
             Part::CacheRedis => "in [cache.redis]",
             Part::Service => "in [services.NAME]",
+            Part::ServiceCgi => "in [services.NAME.cgi]",
             Part::ServiceQueue => "in [services.NAME.queue]",
             Part::ServiceHealth => "in [services.NAME.health]",
             Part::ServiceLimits => "in [services.NAME.limits]",

@@ -1,13 +1,15 @@
 //! `[services.NAME]`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use pilotlight_gateway::{External, ExternalAddr, ServerProtocol};
+use pilotlight_gateway::{CgiOptions, CgiProtocol, External, ExternalAddr, ServerProtocol};
 use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport};
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::address;
+use super::cgi::{self, Cgi};
 use super::cold_start;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::isolation;
@@ -40,7 +42,7 @@ pub(super) struct ForAll<'a> {
 
 /// Keys that only a service that Pilotlight starts has.
 fn managed_keys() -> impl Iterator<Item = &'static str> {
-    schema::SERVICE.iter().map(|key| key.name).filter(|name| !["command", "url", "transport"].contains(name))
+    schema::SERVICE.iter().map(|key| key.name).filter(|name| !["command", "url", "transport", "cgi"].contains(name))
 }
 
 pub(super) fn read_all(field: Option<Field<'_>>, for_all: ForAll<'_>, found: &mut Vec<Diagnostic>) -> Services {
@@ -111,7 +113,36 @@ fn read<'a>(
             .map(|external| (ServiceKind::External(external), ServiceSpans::default())),
     };
     let (kind, spans) = kind.filter(|_| good_name)?;
-    Some(Service { kind, at: ServiceSpans { name: at, ..spans } })
+    let (cgi, folders) = cgi(&section, &kind, for_all.folder, found);
+    Some(Service { kind, cgi, at: ServiceSpans { name: at, folders, ..spans } })
+}
+
+/// How it is told of requests, and the folders that this names.
+fn cgi(
+    section: &Section<'_>,
+    kind: &ServiceKind,
+    folder: &Path,
+    found: &mut Vec<Diagnostic>,
+) -> (Option<Arc<CgiOptions>>, Vec<(PathBuf, Span)>) {
+    let (is_cgi, dir) = match kind {
+        ServiceKind::Managed(spec) => {
+            let is_cgi = matches!(spec.transport, Transport::FastCgi(_) | Transport::Scgi(_) | Transport::Uwsgi(_));
+            (is_cgi, spec.dir.as_deref().unwrap_or(folder))
+        }
+        ServiceKind::External(external) => (matches!(external.protocol, ServerProtocol::Cgi(_)), folder),
+    };
+    if let Some(field) = section.field("cgi").filter(|_| !is_cgi) {
+        let message = "`cgi` is for services by FastCGI, SCGI or uwsgi, and this one is another";
+        found.push(
+            Diagnostic::error(Code::Conflict, field.key_at, message)
+                .help("add transport = \"fastcgi\", or take `cgi` away"),
+        );
+        return (None, Vec::new());
+    }
+    match cgi::read(section, dir, found) {
+        Some(Cgi { options, folders }) => (Some(Arc::new(options)), folders),
+        None => (is_cgi.then(Arc::default), Vec::new()),
+    }
 }
 
 fn check_name(name: &str, at: &Span) -> Result<(), Diagnostic> {
@@ -144,18 +175,30 @@ fn external(
         }
     }
     let transport = section.field("transport");
-    if let Some(field) = &transport
-        && !matches!(field.value.as_str(), Some("http" | "h2c"))
-    {
-        let help = "a service with `url` speaks HTTP; take `transport` away, or write \"h2c\" for HTTP/2";
+    let said = transport.as_ref().and_then(|field| field.value.as_str());
+    let protocol = match said {
+        None => None,
+        Some("http") => Some(ServerProtocol::Http1),
+        Some("h2c") => Some(ServerProtocol::H2c),
+        Some("fastcgi") => Some(ServerProtocol::Cgi(CgiProtocol::FastCgi)),
+        Some("scgi") => Some(ServerProtocol::Cgi(CgiProtocol::Scgi)),
+        Some("uwsgi") => Some(ServerProtocol::Cgi(CgiProtocol::Uwsgi)),
+        Some(_) => None,
+    };
+    if let Some(field) = transport.as_ref().filter(|_| protocol.is_none()) {
+        let help = "a service with `url` speaks \"http\", \"h2c\", \"fastcgi\", \"scgi\" or \"uwsgi\"";
         found.push(no_use_with_url(field, url).help(help));
     }
     let text = noted(url.string(), found)?;
-    let (addr, protocol) = noted(address::upstream(text, folder).map_err(|wrong| url.rejected(wrong)), found)?;
-    match transport.as_ref().and_then(|field| field.value.as_str()) {
-        Some("h2c") => Some((addr, ServerProtocol::H2c)),
-        _ => Some((addr, protocol)),
+    let read = address::upstream(text, folder).map_err(|wrong| url.rejected(wrong));
+    let (addr, of_url) = noted(read, found)?;
+    // `http://` with another transport is how h2c was written before it had a scheme.
+    let is_open = of_url == ServerProtocol::Http1;
+    if let (Some(field), Some(protocol)) = (transport, protocol.filter(|protocol| !is_open && *protocol != of_url)) {
+        let message = format!("`transport` and the scheme of `url` say two different things: {protocol:?}, {of_url:?}");
+        found.push(Diagnostic::error(Code::Conflict, field.at, message).help("take `transport` away"));
     }
+    Some((addr, protocol.filter(|_| is_open).unwrap_or(of_url)))
 }
 
 fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {
@@ -217,6 +260,7 @@ fn managed(
         args: args_at,
         dir: dir_field.map_or(0..0, |field| field.at),
         releases: section.field("releases").map(|field| field.at),
+        folders: Vec::new(),
         max_request_time: section.field("max_request_time").map(|field| field.key_at),
         isolation,
     };
@@ -270,10 +314,15 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
 fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     let transport = section.field("transport");
     let socket = section.field("socket");
-    let speaks = transport.as_ref().and_then(|field| noted(choice(field, &["pipe", "http", "h2c"]), found));
+    let speaks = transport
+        .as_ref()
+        .and_then(|field| noted(choice(field, &["pipe", "http", "h2c", "fastcgi", "scgi", "uwsgi"]), found));
     let over: Option<fn(HttpSocket) -> Transport> = match speaks {
         Some("http") => Some(Transport::Http),
         Some("h2c") => Some(Transport::H2c),
+        Some("fastcgi") => Some(Transport::FastCgi),
+        Some("scgi") => Some(Transport::Scgi),
+        Some("uwsgi") => Some(Transport::Uwsgi),
         _ => None,
     };
     let kind = socket.as_ref().and_then(|field| noted(choice(field, &["unix", "tcp", "port"]), found));
@@ -323,7 +372,7 @@ fn variable(
         let message = format!("{} is not a name for an environment variable", shown(key));
         return Err(Diagnostic::error(Code::BadValue, name.span(), message).help("a name is not empty and has no `=`"));
     }
-    let is_told_port = transport == Transport::Http(HttpSocket::Port) && key == "PORT";
+    let is_told_port = transport.socket() == Some(HttpSocket::Port) && key == "PORT";
     if is_told_port || is_reserved(key) {
         let message = format!("{} is set by Pilotlight itself", shown(key));
         return Err(

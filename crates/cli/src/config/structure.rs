@@ -2,7 +2,7 @@
 //! number goes. The JSON Schema for editors is made from this and from `schema`; the ranges are those of the types that
 //! the readers read into.
 
-use pilotlight_gateway::{GatewayOptions, LimitSpec, Limits, RateSpec, RedisOptions};
+use pilotlight_gateway::{CgiOptions, GatewayOptions, LimitSpec, Limits, RateSpec, RedisOptions};
 use pilotlight_supervisor::{CgroupLimits, HealthCheck, QueueLimits, RecycleLimits, ResourceLimits, ServiceSpec};
 
 use super::schema::Part;
@@ -63,6 +63,7 @@ pub fn section_of(part: Part, key: &str) -> Option<Part> {
         (Part::TlsAcme, "fallback") => Part::TlsAcmeFallback,
         (Part::TlsAcme, "on_demand") => Part::TlsAcmeOnDemand,
         (Part::Cache, "redis") => Part::CacheRedis,
+        (Part::Service, "cgi") => Part::ServiceCgi,
         (Part::Service, "queue") => Part::ServiceQueue,
         (Part::Service, "health") => Part::ServiceHealth,
         (Part::Service, "limits") => Part::ServiceLimits,
@@ -136,6 +137,7 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
         (Part::Service, "max_requests") => whole(&RecycleLimits::MAX_REQUESTS),
         (Part::Service, "max_failures") => whole(&ServiceSpec::MAX_FAILURES),
         (Part::Service, "keep_releases") => whole(&ServiceSpec::KEEP_RELEASES),
+        (Part::ServiceCgi, "keep_connections") => whole(&CgiOptions::KEEP_CONNECTIONS),
         (Part::ServiceHealth, "status") => whole(&HealthCheck::STATUS),
         (Part::ServiceLimits, "open_files") => whole(&ResourceLimits::OPEN_FILES),
         (Part::ServiceLimits, "processes") => whole(&ResourceLimits::PROCESSES),

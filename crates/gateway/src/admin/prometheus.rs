@@ -324,7 +324,7 @@ fn protocols(text: &mut Text, shared: &Shared) {
     }
     let upgrades: Vec<(String, Upgraded)> = ClientProtocol::ALL
         .iter()
-        .flat_map(|client| ServiceProtocol::ALL.iter().map(move |service| (*client, *service)))
+        .flat_map(|client| ServiceProtocol::SWITCHING.iter().map(move |service| (*client, *service)))
         .map(|(client, service)| {
             let labels = labels(&[("protocol", client.name()), ("transport", service.name())]);
             (labels, workers.iter().map(|worker| worker.upgrades.counts(client, service)).sum())

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pilotlight_cache::PurgeCounts;
 use pilotlight_cache_redis::{CoherenceStatus, Family};
 use pilotlight_releases::Releases;
-use pilotlight_supervisor::{Deploys, InstanceStatus, Service, Status, Transport};
+use pilotlight_supervisor::{Deploys, InstanceStatus, Service, Status};
 use serde_json::{Map, Value, json};
 
 use super::memory;
@@ -15,7 +15,7 @@ use super::shared::Shared;
 use crate::metrics::recent::RecentTimes;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
-use crate::options::{ServerProtocol, ServiceTarget};
+use crate::options::ServiceTarget;
 use crate::timing::{Layer, milliseconds};
 
 /// The whole gateway.
@@ -166,17 +166,10 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
         "recent": recent(shared, target.name(), sums),
     });
     let more = match target {
-        ServiceTarget::Managed(service, transport) => {
-            let transport = match transport {
-                Transport::Pipe => "pipe",
-                Transport::Http(_) => "http",
-                Transport::H2c(_) => "h2c",
-            };
-            managed(service, transport, groups)
-        }
+        ServiceTarget::Managed(service, _) => managed(service, target.protocol().name(), groups),
         ServiceTarget::External(external) => json!({
             "kind": "external",
-            "transport": if external.protocol == ServerProtocol::H2c { "h2c" } else { "http" },
+            "transport": target.protocol().name(),
             "address": external.addr.to_string(),
             "state": "external",
             "instances": [],

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use http::Version;
 use http::header::{HeaderValue, UPGRADE};
 use pilotlight_cache::{Fill, Forward, Lookup, Stored};
+use pilotlight_files::Script;
 use pilotlight_supervisor::{Instance, Lease};
 
 use super::changes::Seen;
@@ -65,13 +66,15 @@ pub(super) struct IncomingRequest {
 pub(super) struct Passage {
     pub(super) route: Arc<Route>,
     upstream: Rc<Upstream>,
+    /// The script that the request is for, if that was looked for.
+    pub(super) script: Option<Box<Script>>,
 }
 
 impl Passage {
     /// `None`: the route leads to no service.
     pub(super) fn new(worker: &Worker, route: &Arc<Route>) -> Option<Self> {
         let upstream = worker.upstream(route.service.as_ref()?);
-        Some(Self { route: Arc::clone(route), upstream })
+        Some(Self { route: Arc::clone(route), upstream, script: None })
     }
 }
 
@@ -107,7 +110,7 @@ impl Inbound {
         request: IncomingRequest,
     ) -> Box<Self> {
         let IncomingRequest { head, body: incoming, id } = request;
-        let Passage { route, upstream } = passage;
+        let Passage { route, upstream, script } = passage;
         // RFC 9110 §7.8: Upgrade of an HTTP/1.0 request is ignored.
         let may_switch = head.version != Version::HTTP_10;
         let upgrade = may_switch.then(|| offered(&route, &head)).flatten().map(Box::new);
@@ -141,6 +144,7 @@ impl Inbound {
             validators: None,
             upgrade,
             interim,
+            script,
         };
         let (ends, stale, instance, lease, wait) = (None, None, None, None, None);
         Box::new(Self {

@@ -12,6 +12,7 @@ use pilotlight_supervisor::{Lease, Phase, Service, StartError};
 
 use super::handles::{Fetched, Ours};
 use super::inbound::Inbound;
+use super::site;
 use crate::compress;
 use crate::grpc;
 use crate::problem::Failure;
@@ -21,7 +22,7 @@ use crate::traces::TryOutcome;
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::silence::SilenceLimit;
-use crate::upstream::{self, Failed, SendError, UpstreamError, http, http2, pipe};
+use crate::upstream::{self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, pipe};
 use crate::worker::Upstream;
 
 impl Inbound {
@@ -40,7 +41,7 @@ impl Inbound {
         let is_http2 = self.head().version == Version::HTTP_2;
         let failure = match &*self.upstream {
             Upstream::Http2(..) | Upstream::ExternalHttp2(..) if !is_http2 => Failure::GrpcWithoutHttp2,
-            Upstream::Http(..) | Upstream::External(..) if is_http2 => {
+            Upstream::Http(..) | Upstream::External(..) | Upstream::Cgi(..) | Upstream::ExternalCgi(..) if is_http2 => {
                 Failure::GrpcToHttp1 { service: self.service_name() }
             }
             _ => return None,
@@ -128,6 +129,9 @@ impl Inbound {
         if let Some(trace) = self.record.begin_try() {
             self.outbound.trace = Some(trace);
         }
+        if let Some(answer) = self.find_script() {
+            return answer;
+        }
         let mut one = Try { lease: &mut self.lease, first_byte: &mut self.wait };
         let result = match &*self.upstream {
             Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
@@ -139,6 +143,16 @@ impl Inbound {
             Upstream::External(external, pool) => {
                 http::send(pool, Some(&external.addr), &mut one, &self.outbound, body, kept).await
             }
+            Upstream::Cgi(_, protocol, pool) => {
+                let options = self.route.cgi.as_deref();
+                let to = cgi::To { pool, protocol: *protocol, options, external: None };
+                Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
+            }
+            Upstream::ExternalCgi(external, protocol, pool) => {
+                let options = self.route.cgi.as_deref();
+                let to = cgi::To { pool, protocol: *protocol, options, external: Some(&external.addr) };
+                Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
+            }
         };
         self.record.end_phase(Layer::Service);
         self.record.end_try(|| match &result {
@@ -147,12 +161,43 @@ impl Inbound {
         });
         match result {
             Ok(answer) => {
+                let answer = match self.route.cgi.as_deref() {
+                    Some(options) => site::sent_file(&self.worker, options, self.head(), answer),
+                    None => answer,
+                };
                 let answer = compress::apply(&self.worker.encoding, &self.route, self.head(), answer);
                 let received = self.worker.clock.timestamp(self.record.timeline.last());
                 let status = answer.status.as_u16();
                 Event::Answered { answer: Box::new(Fetched { answer, timing: Timing { sent, received } }), status }
             }
             Err(failed) => self.send_failed(failed),
+        }
+    }
+
+    /// Looks for the script of a request that was made here, whose head nobody looked at before. What else is found
+    /// there is the answer.
+    fn find_script(&mut self) -> Option<Event<Ours>> {
+        if self.outbound.script.is_some() {
+            return None;
+        }
+        let scripts = self.route.cgi.as_ref()?.scripts.as_ref()?;
+        let target = self.outbound.target();
+        let found = site::find(&self.worker, scripts, None, self.head(), site::path_of(&target));
+        match found {
+            Ok(site::Site::Script(script)) => {
+                drop(target);
+                self.outbound.script = Some(script);
+                None
+            }
+            Ok(site::Site::Own(answer)) => {
+                let (parts, body) = answer.into_parts();
+                let (status, fields) = (parts.status, parts.headers.into());
+                let answer = ServiceResponse { status, fields, body, upgraded: None };
+                let now = self.worker.clock.timestamp(self.record.timeline.last());
+                let timing = Timing { sent: now, received: now };
+                Some(Event::Answered { answer: Box::new(Fetched { answer, timing }), status: status.as_u16() })
+            }
+            Err(failure) => Some(failed(failure, None)),
         }
     }
 
@@ -192,15 +237,20 @@ impl Inbound {
     /// The service, if Pilotlight starts it.
     pub(super) fn service(&self) -> Option<&Service> {
         match &*self.upstream {
-            Upstream::Pipe(service, _) | Upstream::Http(service, _) | Upstream::Http2(service, _) => Some(service),
-            Upstream::External(..) | Upstream::ExternalHttp2(..) => None,
+            Upstream::Pipe(service, _)
+            | Upstream::Http(service, _)
+            | Upstream::Http2(service, _)
+            | Upstream::Cgi(service, ..) => Some(service),
+            Upstream::External(..) | Upstream::ExternalHttp2(..) | Upstream::ExternalCgi(..) => None,
         }
     }
 
     pub(super) fn service_name(&self) -> String {
         match &*self.upstream {
             Upstream::Pipe(service, _) | Upstream::Http(service, _) => service.name().to_string(),
-            Upstream::External(_, pool) => pool.service.clone(),
+            Upstream::External(_, pool) | Upstream::Cgi(_, _, pool) | Upstream::ExternalCgi(_, _, pool) => {
+                pool.service.clone()
+            }
             Upstream::Http2(_, pool) | Upstream::ExternalHttp2(_, pool) => pool.service.clone(),
         }
     }
@@ -236,6 +286,7 @@ fn error_type(error: &SendError) -> &'static str {
             UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => "timeout",
             UpstreamError::Internal { .. } => "internal",
             UpstreamError::TooLarge { .. } => "too_large",
+            UpstreamError::LengthRequired { .. } => "length_required",
         },
     }
 }
@@ -249,6 +300,6 @@ fn fault(error: &UpstreamError, reuse: Reuse) -> Fault {
         UpstreamError::Overloaded { .. } => Fault::Overloaded,
         UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => Fault::Deadline,
         UpstreamError::Internal { .. } => Fault::Internal,
-        UpstreamError::TooLarge { .. } => Fault::TooLarge,
+        UpstreamError::TooLarge { .. } | UpstreamError::LengthRequired { .. } => Fault::TooLarge,
     }
 }

@@ -5,7 +5,7 @@ use crate::protocols::{ClientProtocol, ServiceProtocol};
 
 /// One worker's connections that are, or were, another protocol's.
 #[derive(Debug, Default)]
-pub(crate) struct Upgrades([[Counted; ServiceProtocol::ALL.len()]; ClientProtocol::ALL.len()]);
+pub(crate) struct Upgrades([[Counted; ServiceProtocol::SWITCHING.len()]; ClientProtocol::ALL.len()]);
 
 /// How many there were, and how many of them are open.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -19,9 +19,9 @@ use pilotlight_exchange::retry::Reuse;
 use pilotlight_supervisor::Lease;
 
 use super::first_byte::{Awaited, Awaiting};
-use super::http::place;
 use super::one_try::{Kept, Try};
 use super::silence::Silence;
+use super::sockets::place;
 use super::{BodyLeft, Failed, SendError, ServiceResponse, UpstreamError};
 use crate::body::{CutError, ResponseBody, Source};
 use crate::fields::{is_hop_by_hop, strip_hop_by_hop};

@@ -290,6 +290,7 @@ impl Worker {
             self.upstreams.borrow_mut().retain(|key, upstream| {
                 match &**upstream {
                     Upstream::Http(_, pool) | Upstream::External(_, pool) => pool.close_idle(),
+                    Upstream::Cgi(_, _, pool) | Upstream::ExternalCgi(_, _, pool) => pool.close_idle(),
                     Upstream::Http2(_, pool) | Upstream::ExternalHttp2(_, pool) => pool.close_idle(),
                     Upstream::Pipe(..) => {}
                 }

@@ -27,6 +27,7 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::Cache => "## `[cache]`",
         Part::CacheRedis => "## `[cache.redis]`",
         Part::Service => "## `[services.NAME]`",
+        Part::ServiceCgi => "## `[services.NAME.cgi]`",
         Part::ServiceHealth => "## `[services.NAME.health]`",
         Part::ServiceLimits => "## `[services.NAME.limits]`",
         Part::ServiceCgroup => "## `[services.NAME.cgroup]`",
@@ -107,8 +108,8 @@ fn every_example_of_the_reference_is_valid() {
 }
 
 #[test]
-fn every_example_of_the_guides_to_files_and_compression_is_valid() {
-    for name in ["files", "compression"] {
+fn every_example_of_the_guides_to_files_compression_and_php_is_valid() {
+    for name in ["files", "compression", "php"] {
         let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/guide/{name}.md"));
         let guide = fs::read_to_string(&guide).unwrap_or_else(|error| panic!("{}: {error}", guide.display()));
         let examples: Vec<&str> =

@@ -49,6 +49,8 @@ pub(crate) enum Inherit {
     Nothing,
     /// The listening socket becomes descriptor 3, as `sd_listen_fds(3)` describes.
     Listener,
+    /// The same, and descriptor 0, as FastCGI has it (`FCGI_LISTENSOCK_FILENO`).
+    FastCgi,
     /// The socket to a zygote becomes its standard input.
     Input,
 }

@@ -18,9 +18,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The descriptor that an inherited listening socket gets, `SD_LISTEN_FDS_START`.
-const LISTEN_FD: i32 = 3;
+pub(crate) const LISTEN_FD: i32 = 3;
 /// Variables that describe the gateway's own start, or another instance.
-const NOT_INHERITED: [&str; 10] = [
+const NOT_INHERITED: [&str; 12] = [
     "LISTEN_FDS",
     "LISTEN_PID",
     "LISTEN_FDNAMES",
@@ -30,6 +30,8 @@ const NOT_INHERITED: [&str; 10] = [
     "PILOTLIGHT_SOCKET",
     "PILOTLIGHT_TOKEN",
     "PILOTLIGHT_INSTANCE",
+    "PILOTLIGHT_LISTEN",
+    "FPM_SOCKETS",
     MARK,
 ];
 
@@ -84,7 +86,9 @@ pub(super) fn spawn(request: &SpawnRequest, inbox: &mut Inbox, bounds: &mut Boun
     };
     let socket = match request.inherit {
         Inherit::Nothing => None,
-        Inherit::Listener | Inherit::Input => Some(inbox.take_fd().ok_or("the gateway sent no socket")?),
+        Inherit::Listener | Inherit::FastCgi | Inherit::Input => {
+            Some(inbox.take_fd().ok_or("the gateway sent no socket")?)
+        }
     };
     let program = request.argv.first().ok_or("the command is empty")?.clone();
     let mut notices = Vec::new();
@@ -129,7 +133,10 @@ fn forked(
     command.args(&request.argv[1..]).stdin(Stdio::null());
     configure(&mut command, request, stdout, stderr);
     match (socket, request.inherit) {
-        (Some(socket), Inherit::Listener) => {
+        (Some(socket), Inherit::Listener | Inherit::FastCgi) => {
+            if request.inherit == Inherit::FastCgi {
+                command.stdin(socket.try_clone()?);
+            }
             // Clears close-on-exec even if the socket already is descriptor 3, which `dup2` alone would not do.
             let mapping = FdMapping { parent_fd: socket, child_fd: LISTEN_FD };
             command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
@@ -197,7 +204,7 @@ fn execute(mut command: Command, request: &SpawnRequest, prepared: Option<Prepar
         let _ = report.write_all(&line);
     };
     end_with_guardian(report); // now, because what follows may take a while
-    if request.inherit == Inherit::Listener {
+    if matches!(request.inherit, Inherit::Listener | Inherit::FastCgi) {
         command.env("LISTEN_PID", std::process::id().to_string());
     }
     let entered = match prepared.map(|prepared| isolation::enter(&prepared)).transpose() {

@@ -40,7 +40,7 @@ impl Owner {
         let free = (0..self.records.len()).find(|id| self.is_free(*id));
         let id = free.unwrap_or(self.records.len());
         let spec = Arc::new(spec);
-        let service = Service::new(id, &spec, self.workers.len(), self.notices.clone());
+        let service = Service::new(id, &spec, self.workers.len(), self.notices.clone(), self.log.clone());
         let record = ServiceRecord::new(Arc::new(service), spec);
         match self.records.get_mut(id) {
             Some(place) => {

@@ -8,7 +8,7 @@ use super::service_record::uses_port;
 use super::state::Owner;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
-use crate::guardian::{Inherit, MARK, SpawnRequest};
+use crate::guardian::{Inherit, LISTEN_FD, MARK, SpawnRequest};
 use crate::in_flight::InFlightCounter;
 use crate::instance::{Address, Endpoint, Instance, InstanceState, Which};
 use crate::isolation;
@@ -21,7 +21,7 @@ use crate::policy::recycle::{LimitReached, RecycleLimits};
 use crate::queue::{Entrance, Entrances};
 use crate::service::Service;
 use crate::service_id::ServiceId;
-use crate::spec::{EarlyRequests, ServiceSpec};
+use crate::spec::{EarlyRequests, ServiceSpec, Transport};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -240,7 +240,10 @@ impl Owner {
         let mut inherit = Inherit::Nothing;
         if let Some(socket) = listener.as_ref().and_then(|listener| listener.socket.as_ref()) {
             fds.push(socket.try_clone()?);
-            inherit = Inherit::Listener;
+            inherit = match self.records[service].spec.transport {
+                Transport::FastCgi(_) => Inherit::FastCgi,
+                _ => Inherit::Listener,
+            };
         }
         let mark = new_token()?;
         let identity = Identity { token: token.as_deref(), mark: &mark };
@@ -306,9 +309,14 @@ impl Owner {
         set("PILOTLIGHT_INSTANCE", instance.number().to_string());
         set(MARK, mark.to_owned());
         match (instance.endpoint(), inherit) {
-            (_, Inherit::Listener) => {
+            (endpoint, Inherit::Listener | Inherit::FastCgi) => {
                 set("LISTEN_FDS", "1".to_owned());
-                set("LISTEN_FDNAMES", "http".to_owned());
+                set("LISTEN_FDNAMES", listener_name(spec.transport).to_owned());
+                if let (Inherit::FastCgi, Endpoint::Http(address)) = (inherit, endpoint) {
+                    // What php-fpm hands to itself when it reloads; `listen = ${PILOTLIGHT_LISTEN}` is that socket.
+                    set("FPM_SOCKETS", format!("{address}={LISTEN_FD}"));
+                    set("PILOTLIGHT_LISTEN", address.to_string());
+                }
             }
             (Endpoint::Http(Address::Tcp(address)), Inherit::Nothing) => set("PORT", address.port().to_string()),
             (_, Inherit::Nothing | Inherit::Input) => {
@@ -368,6 +376,16 @@ async fn probe(instance: u64, address: SocketAddr) -> u64 {
         pause = (pause * 2).min(longest);
     }
     instance
+}
+
+/// `LISTEN_FDNAMES`.
+fn listener_name(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Pipe | Transport::Http(_) | Transport::H2c(_) => "http",
+        Transport::FastCgi(_) => "fastcgi",
+        Transport::Scgi(_) => "scgi",
+        Transport::Uwsgi(_) => "uwsgi",
+    }
 }
 
 async fn listens(address: SocketAddr) -> bool {

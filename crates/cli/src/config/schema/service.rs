@@ -11,8 +11,14 @@ pub const SERVICE: &[Key] = &[
         &["cmd", "exec", "run", "executable", "start", "program"],
     ),
     key("url", A_STRING, "\"http://127.0.0.1:9000\"", &["upstream", "target", "proxy_pass", "uri", "backend"]),
-    key("transport", "\"pipe\", \"http\" or \"h2c\"", "\"pipe\"", &["mode", "protocol", "communication_mode", "type"]),
+    key(
+        "transport",
+        "\"pipe\", \"http\", \"h2c\", \"fastcgi\", \"scgi\" or \"uwsgi\"",
+        "\"pipe\"",
+        &["mode", "protocol", "communication_mode", "type"],
+    ),
     key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
+    key("cgi", A_SECTION, "{ root = \"public\", fallback = \"index.php\" }", &["fastcgi", "php", "php_fastcgi"]),
     key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder", "chdir"]),
     key("releases", "a path", "\"/srv/app\"", &["release_dir", "deploy_to", "releases_dir", "release_folder"]),
     key("keep_releases", "a number", "5", &["keep", "retain_containers", "releases_to_keep"]),
@@ -62,6 +68,33 @@ pub const SERVICE: &[Key] = &[
     key("sandbox", "\"none\" or \"strict\"", "\"strict\"", &["isolation", "jail", "confinement"]),
     key("sandbox_read", A_PATH_LIST, "[\"/opt/app\"]", &["read", "read_only_paths", "readable"]),
     key("sandbox_write", A_PATH_LIST, "[\"/var/lib/app\"]", &["write", "read_write_paths", "writable"]),
+];
+
+/// The keys of `[services.NAME.cgi]`.
+pub const SERVICE_CGI: &[Key] = &[
+    key("root", "a folder", "\"public\"", &["document_root", "docroot", "webroot", "folder"]),
+    key(
+        "index",
+        "the name of a file, or a list of them",
+        "[\"index.php\", \"index.html\"]",
+        &["directory_index", "fastcgi_index"],
+    ),
+    key("suffix", A_STRING, "\".php\"", &["split", "split_path", "extension", "fastcgi_split_path_info"]),
+    key("fallback", "the path of a script", "\"index.php\"", &["try_files", "front_controller", "script"]),
+    key("run", "a pattern of paths, or a list of them", "[\"index.php\", \"admin/*\"]", &["scripts", "allow", "only"]),
+    key(
+        "params",
+        "a table of strings",
+        "{ APP_ENV = \"prod\" }",
+        &["env", "fastcgi_param", "variables", "uwsgi_param", "scgi_param"],
+    ),
+    key(
+        "sendfile",
+        "a table of folders",
+        "{ \"/private\" = \"storage\" }",
+        &["x_sendfile", "x_accel_redirect", "xsendfile", "accel"],
+    ),
+    key("keep_connections", "a number", "2", &["keepalive", "keep_conn", "fastcgi_keep_conn"]),
 ];
 
 /// The keys of `[services.NAME.queue]`.

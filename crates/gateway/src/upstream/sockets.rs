@@ -1,0 +1,145 @@
+//! Connections to a service that carry one exchange at a time: kept by each worker between exchanges.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use pilotlight_exchange::retry::Reuse;
+use pilotlight_http1::FieldTable;
+use pilotlight_send_batch::Batch;
+use pilotlight_supervisor::{Endpoint, Service};
+
+use super::backlog;
+use super::{BodyLeft, Failed, SendError, UpstreamError};
+use crate::net::{Destination, Socket};
+use crate::options::ExternalAddr;
+use crate::request_body::RequestBody;
+
+/// Connections kept open to one service by one worker.
+pub(super) const MAX_IDLE: usize = 256;
+/// How long a connection is kept without use: below the 5 s after which Node's server closes its side, so that a
+/// request is rarely sent into a closing connection.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(4);
+pub(super) const READ_SIZE: usize = 16 * 1024;
+
+/// One worker's kept connections to one service.
+pub(crate) struct Pool {
+    pub(crate) service: String,
+    /// Whose settings those wait by that meet a full backlog; none: it is somebody else's service.
+    queue: Option<Arc<Service>>,
+    /// That of the worker.
+    batch: Batch,
+    idle: RefCell<Vec<(Connection, Instant)>>,
+    /// Exchanges whose response has not begun.
+    pub(super) waiting: Cell<usize>,
+    /// Where the fields of the response are that is being parsed.
+    pub(super) fields: RefCell<FieldTable>,
+}
+
+/// A connection between two exchanges.
+pub(super) struct Connection {
+    pub(super) socket: Socket,
+    pub(super) read: BytesMut,
+    /// The instance it leads to, 0 for a server of somebody else's.
+    pub(super) instance: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(service: String, queue: Option<Arc<Service>>, batch: Batch) -> Rc<Self> {
+        Rc::new(Self {
+            service,
+            queue,
+            batch,
+            idle: RefCell::default(),
+            waiting: Cell::new(0),
+            fields: RefCell::default(),
+        })
+    }
+
+    /// The service, if Pilotlight starts it.
+    pub(super) fn service(&self) -> Option<&Arc<Service>> {
+        self.queue.as_ref()
+    }
+
+    /// Whether it keeps no connection.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.idle.borrow().is_empty()
+    }
+
+    /// The most recently used connection that is still open.
+    pub(super) fn take(&self, instance: u64) -> Option<Connection> {
+        let mut idle = self.idle.borrow_mut();
+        // With one instance that is the last; a service may have several.
+        while let Some(index) = idle.iter().rposition(|(connection, _)| connection.instance == instance) {
+            let (connection, since) = idle.remove(index);
+            if since.elapsed() > MAX_IDLE_TIME {
+                continue;
+            }
+            // Bytes or an end that came in between make the connection unusable.
+            let quiet = connection.socket.try_read(&mut [0; 1]);
+            if matches!(quiet, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock) {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection, if there are fewer than `most`.
+    pub(super) fn give_back(&self, connection: Connection, most: usize) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < most.min(MAX_IDLE) {
+            idle.push((connection, Instant::now()));
+        }
+    }
+
+    /// Closes what has not been used for long.
+    pub(crate) fn close_idle(&self) {
+        self.idle.borrow_mut().retain(|(_, since)| since.elapsed() <= MAX_IDLE_TIME);
+    }
+}
+
+/// Where it listens; `None` for what speaks no HTTP.
+pub(super) fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<&'a ExternalAddr>) -> Option<Destination<'a>> {
+    match (endpoint, external) {
+        (Some(Endpoint::Http(address)), _) => Some(Destination::Instance(address)),
+        (_, Some(addr)) => Some(Destination::External(addr)),
+        (Some(Endpoint::Pipe) | None, None) => None,
+    }
+}
+
+/// Not reachable: the upstream's kind is the transport.
+pub(super) fn no_place(pool: &Pool, body: Option<Box<RequestBody>>) -> Failed {
+    let cause = "it speaks the pipe".to_owned();
+    let error = UpstreamError::Connect { service: pool.service.clone(), place: "the pipe".to_owned(), cause };
+    Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New }
+}
+
+/// Not reachable: every try has a wait.
+pub(super) fn no_wait(pool: &Pool, body: Option<Box<RequestBody>>) -> Failed {
+    let error = UpstreamError::Protocol { service: pool.service.clone(), what: "was not waited for".to_owned() };
+    Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New }
+}
+
+/// Counts while it lives.
+pub(super) struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    pub(super) fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+pub(super) async fn connect(pool: &Pool, place: Destination<'_>, instance: u64) -> Result<Connection, SendError> {
+    let socket = backlog::connect(place, &pool.service, pool.queue.as_ref()).await?;
+    let socket = socket.in_batch(&pool.batch);
+    Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance })
+}
