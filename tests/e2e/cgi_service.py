@@ -1,5 +1,5 @@
-"""A program that speaks FastCGI, SCGI or uwsgi: `cgi_service.py PROTOCOL`. Its socket is descriptor 0 for FastCGI, as
-FCGI_LISTENSOCK_FILENO says, and descriptor 3 for the others.
+"""A program that speaks FastCGI, SCGI or uwsgi: `cgi_service.py PROTOCOL [FD]`. Its socket is descriptor 0 for
+FastCGI, as FCGI_LISTENSOCK_FILENO says, and descriptor 3 for the others, unless it is told another one.
 
     /env        the variables of the request and a digest of its body, as JSON
     /stream     pieces, one for each line that the client sends
@@ -242,7 +242,7 @@ def serve(connection):
 
 
 def main():
-    number = 0 if PROTOCOL == "fastcgi" else 3
+    number = int(sys.argv[2]) if sys.argv[2:] else 0 if PROTOCOL == "fastcgi" else 3
     listener = socket.socket(fileno=number)
     while True:
         connection, _ = listener.accept()

@@ -8,7 +8,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from harness import BINARY, Gateway, TestCase, config, in_threads, limits, quote, route, service, setUpModule
+from harness import BINARY, Gateway, TestCase, config, descendants, in_threads, limits, quote, route, service, setUpModule
+from test_deploy import Deploying
 
 __all__ = ["setUpModule"]
 
@@ -18,17 +19,19 @@ IS_ROOT = os.geteuid() == 0
 
 INFO = """<?php
 header('Content-Type: application/json');
-$names = ['SCRIPT_FILENAME', 'SCRIPT_NAME', 'PATH_INFO', 'REQUEST_URI', 'QUERY_STRING', 'DOCUMENT_ROOT', 'REQUEST_METHOD',
-  'HTTP_HOST', 'HTTP_PROXY', 'REMOTE_ADDR', 'HTTPS', 'SERVER_NAME'];
+$names = ['SCRIPT_FILENAME', 'SCRIPT_NAME', 'PATH_INFO', 'REQUEST_URI', 'QUERY_STRING', 'DOCUMENT_ROOT',
+  'REQUEST_METHOD', 'HTTP_HOST', 'HTTP_PROXY', 'REMOTE_ADDR', 'HTTPS', 'SERVER_NAME'];
 $server = [];
 foreach ($names as $name) { $server[$name] = $_SERVER[$name] ?? null; }
-echo json_encode(['file' => basename(__FILE__), 'self' => $_SERVER['PHP_SELF'], 'server' => $server, 'get' => $_GET, 'post' => $_POST,
+echo json_encode(['file' => basename(__FILE__), 'self' => $_SERVER['PHP_SELF'], 'server' => $server,
+  'get' => $_GET, 'post' => $_POST,
   'user' => posix_geteuid(), 'pid' => getmypid(), 'body' => hash('sha256', file_get_contents('php://input')),
   'files' => array_map(fn ($file) => [$file['size'], hash_file('sha256', $file['tmp_name'])], $_FILES)]);
 """
 
 FPM_CONF = """[global]
 daemonize = no
+error_log = /dev/null
 [www]
 listen = ${PILOTLIGHT_LISTEN}
 pm = static
@@ -110,9 +113,20 @@ class Php:
         self.assert_status(self.gateway.request("POST", "/style.css", body=b"x"), 405)
 
     def test_nothing_runs_that_is_no_script(self):
-        for target in ["/uploads/file.jpg/x.php", "/uploads/file.jpg%00.php", "/uploads/file.jpg%2Fx.php", "/loud.PHP",
-                       "/uploads/evil.php.jpg", "/uploads/evil.php.jpg/x.php", "/old.php~", "/link.php", "/info.php%0a/x",
-                       "/info.php/%0a", "/uploads/file.jpg/%0a.php", "/../public/uploads/file.jpg/x.php"]:  # fmt: skip
+        for target in [
+            "/uploads/file.jpg/x.php",
+            "/uploads/file.jpg%00.php",
+            "/uploads/file.jpg%2Fx.php",
+            "/uploads/file.jpg/%0a.php",
+            "/uploads/evil.php.jpg",
+            "/uploads/evil.php.jpg/x.php",
+            "/../public/uploads/file.jpg/x.php",
+            "/loud.PHP",
+            "/old.php~",
+            "/link.php",
+            "/info.php%0a/x",
+            "/info.php/%0a",
+        ]:
             with self.subTest(target):
                 answer = self.gateway.get(target)
                 self.assertNotIn(b"RUN", answer.body)
@@ -124,7 +138,8 @@ class Php:
 
     def test_forms_uploads_and_bodies(self):
         form = [("Content-Type", "application/x-www-form-urlencoded")]
-        self.assertEqual(self.info("/info.php", method="POST", fields=form, body=b"a=1&b=2")["post"], {"a": "1", "b": "2"})
+        posted = self.info("/info.php", method="POST", fields=form, body=b"a=1&b=2")["post"]
+        self.assertEqual(posted, {"a": "1", "b": "2"})
         body = os.urandom(1_000_000)
         self.assertEqual(self.info("/info.php", method="PUT", body=body)["body"], hashlib.sha256(body).hexdigest())
         multipart = [("Content-Type", "multipart/form-data; boundary=B")]
@@ -169,9 +184,12 @@ class ByCgi(Php, TestCase):
 
     def test_nothing_runs_before_it_is_asked_for(self):
         self.assert_status(self.gateway.get("/style.css"), 200)
-        self.assertNotIn("ready", self.gateway.output())
+        self.assertEqual(self.running(), [])
         self.assert_status(self.gateway.get("/info.php"), 200)
-        self.assertIn("ready", self.gateway.output())
+        self.assertEqual(len(self.running()), 1)
+
+    def running(self):
+        return [line for line in descendants(self.gateway.process.pid).values() if line.startswith(CGI)]
 
 
 @unittest.skipUnless(FPM, "php-fpm is not installed")
@@ -211,6 +229,23 @@ class ByFpmOfAUser(ByFpm):
 
     def test_it_runs_as_that_user(self):
         self.assertEqual(self.info("/info.php")["user"], pwd.getpwnam("nobody").pw_uid)
+
+
+@unittest.skipUnless(CGI, "php-cgi is not installed")
+class Released(Deploying):
+    def test_a_release_is_tried_by_its_own_scripts(self):
+        block = service("app", [CGI], transport="fastcgi", releases="srv", health="/health.php")
+        gateway = self.begin(block + '[services.app.cgi]\nroot = "public"\n', route("/", "app"))
+        serving = None
+        for name, status in [("one", 200), ("broken", 500), ("two", 200)]:
+            public = gateway.folder / "builds" / name / "public"
+            public.mkdir(parents=True)
+            (public / "health.php").write_text(f"<?php http_response_code({status});")
+            (public / "index.php").write_text(f"<?php echo '{name}';")
+            self.deploy(gateway, public.parent, code=0 if status == 200 else 1)
+            serving = name if status == 200 else serving
+            # The folder is looked at anew once a second.
+            self.assert_eventually(lambda wanted=serving: gateway.get("/").body == wanted.encode(), serving)
 
 
 class Configured(TestCase):

@@ -1,9 +1,12 @@
 //! The health request of an instance that gets no other before: the first of a new release.
 
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
+use pilotlight_files::{FilesOptions, ScriptOptions};
 use pilotlight_supervisor::{Examination, HealthCheck, Lease};
 
 use crate::exchange::site::{self, Site};
@@ -23,10 +26,10 @@ const TIMEOUT: &str = "health.timeout";
 
 /// Asks an instance whether it is healthy, and tells the supervisor.
 pub(crate) async fn examine(worker: Rc<Worker>, examination: Box<Examination>) {
-    let Examination { service, transport, health, lease } = *examination;
-    let instance = std::sync::Arc::clone(lease.instance());
+    let Examination { service, transport, health, lease, moved } = *examination;
+    let instance = Arc::clone(lease.instance());
     let upstream = worker.upstream(&ServiceTarget::Managed(service, transport));
-    let verdict = match ask(&worker, &upstream, &health, lease).await {
+    let verdict = match ask(&worker, &upstream, Asked { health: &health, moved }, lease).await {
         Ok(response) if health.status.has(response.status.as_u16()) => Ok(response.status.as_u16()),
         Ok(response) => Err(format!(
             "it is not healthy: it answered GET {} with status {}, not with {}",
@@ -39,10 +42,28 @@ pub(crate) async fn examine(worker: Rc<Worker>, examination: Box<Examination>) {
     instance.report_health(verdict);
 }
 
+/// What an instance is asked.
+struct Asked<'a> {
+    health: &'a HealthCheck,
+    /// The folder of the settings, and that of its release.
+    moved: Option<(PathBuf, PathBuf)>,
+}
+
+/// The scripts of the release that is tried, while the settings lead to the one before.
+fn of_release(scripts: &ScriptOptions, moved: Option<&(PathBuf, PathBuf)>) -> ScriptOptions {
+    let mut scripts = scripts.clone();
+    if let Some((link, dir)) = moved
+        && let Ok(within) = scripts.files.root.strip_prefix(link)
+    {
+        scripts.files = Arc::new(FilesOptions { root: dir.join(within), ..(*scripts.files).clone() });
+    }
+    scripts
+}
+
 async fn ask(
     worker: &Rc<Worker>,
     upstream: &Upstream,
-    health: &HealthCheck,
+    Asked { health, moved }: Asked<'_>,
     lease: Lease,
 ) -> Result<ServiceResponse, String> {
     let mut outbound = outbound(worker, health);
@@ -60,7 +81,8 @@ async fn ask(
             let options = table.cgi(service.name()).map(|options| &**options);
             if let Some(scripts) = options.and_then(|options| options.scripts.as_ref()) {
                 let path = site::path_of(&health.target);
-                match site::find(worker, scripts, None, &outbound.head, path).map_err(|e| e.log_text())? {
+                let scripts = of_release(scripts, moved.as_ref());
+                match site::find(worker, &scripts, None, &outbound.head, path).map_err(|e| e.log_text())? {
                     Site::Script(script) => outbound.script = Some(script),
                     Site::Own(_) => return Err("a file answers for it, which says nothing of the program".to_owned()),
                 }

@@ -8,6 +8,7 @@ use crate::spec::{HealthCheck, Transport};
 use bytes::Bytes;
 use pilotlight_pipe::hello::{ConnectionKind, Hello};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -69,6 +70,8 @@ pub struct Examination {
     pub health: HealthCheck,
     /// The place for that one request.
     pub lease: Lease,
+    /// The folder of the settings, and that of the release which is tried.
+    pub moved: Option<(PathBuf, PathBuf)>,
 }
 
 /// Says that a shared connection is open. When the last one of an instance is dropped, the instance counts as dead

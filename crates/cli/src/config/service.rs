@@ -139,7 +139,10 @@ fn cgi(
         );
         return (None, Vec::new());
     }
+    let has_releases = matches!(kind, ServiceKind::Managed(spec) if spec.releases.is_some());
     match cgi::read(section, dir, found) {
+        // Before the first release there are none.
+        Some(Cgi { options, .. }) if has_releases => (Some(Arc::new(options)), Vec::new()),
         Some(Cgi { options, folders }) => (Some(Arc::new(options)), folders),
         None => (is_cgi.then(Arc::default), Vec::new()),
     }

@@ -79,8 +79,13 @@ impl Owner {
         let Some(lease) = instance.entrances.get(worker).cloned().and_then(Entrance::enter) else {
             return self.reject(id, "it takes no request".to_owned(), now);
         };
+        let tried = record.candidate.as_ref().and_then(|candidate| match &candidate.step {
+            Step::Tried(trial) => Some(trial.dir.clone()),
+            Step::Switching { .. } => None,
+        });
+        let moved = record.spec.dir.clone().zip(tried);
         let (service, transport) = (record.service(), record.spec.transport);
-        self.tell(worker, WorkerEvent::Examine(Box::new(Examination { service, transport, health, lease })));
+        self.tell(worker, WorkerEvent::Examine(Box::new(Examination { service, transport, health, lease, moved })));
     }
 
     /// What came of the health request.
