@@ -224,6 +224,7 @@ fn fragment(takes: &str, part: Part, key: &Key) -> Value {
         "a string"
         | "an address"
         | "a name"
+        | "a pattern of paths"
         | "a path"
         | "a folder"
         | "a URL"
@@ -232,7 +233,12 @@ fn fragment(takes: &str, part: Part, key: &Key) -> Value {
         | "the name of a file" => string,
         "\"header:NAME\"" => json!({ "type": "string", "pattern": "^header:." }),
         "\"cookie:NAME\"" => json!({ "type": "string", "pattern": "^cookie:." }),
-        "a list of strings" | "a list of addresses" | "a list of networks" | "a list of paths" => {
+        "a list of strings"
+        | "a list of addresses"
+        | "a list of networks"
+        | "a list of paths"
+        | "a list of names"
+        | "a list of patterns" => {
             json!({ "type": "array", "items": string })
         }
         "a list of statuses" => json!({ "type": "array", "minItems": 1, "items": {

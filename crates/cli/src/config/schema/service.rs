@@ -75,13 +75,18 @@ pub const SERVICE_CGI: &[Key] = &[
     key("root", "a folder", "\"public\"", &["document_root", "docroot", "webroot", "folder"]),
     key(
         "index",
-        "the name of a file, or a list of them",
+        "the name of a file, or a list of names",
         "[\"index.php\", \"index.html\"]",
         &["directory_index", "fastcgi_index"],
     ),
     key("suffix", A_STRING, "\".php\"", &["split", "split_path", "extension", "fastcgi_split_path_info"]),
-    key("fallback", "the path of a script", "\"index.php\"", &["try_files", "front_controller", "script"]),
-    key("run", "a pattern of paths, or a list of them", "[\"index.php\", \"admin/*\"]", &["scripts", "allow", "only"]),
+    key("fallback", "the path of a file", "\"index.php\"", &["try_files", "front_controller", "script"]),
+    key(
+        "run",
+        "a pattern of paths, or a list of patterns",
+        "[\"index.php\", \"admin/*\"]",
+        &["scripts", "allow", "only"],
+    ),
     key(
         "params",
         "a table of strings",
@@ -90,7 +95,7 @@ pub const SERVICE_CGI: &[Key] = &[
     ),
     key(
         "sendfile",
-        "a table of folders",
+        "a table of paths",
         "{ \"/private\" = \"storage\" }",
         &["x_sendfile", "x_accel_redirect", "xsendfile", "accel"],
     ),
