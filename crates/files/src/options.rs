@@ -49,14 +49,10 @@ pub enum Listing {
 /// `Cache-Control` of the files that a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheRule {
-    pattern: PathPattern,
+    pattern: String,
     /// What the field says.
     pub value: HeaderValue,
 }
-
-/// Paths below the folder; `*` stands for any characters, slashes too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathPattern(String);
 
 /// Why a text is no pattern of paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -75,51 +71,48 @@ impl CacheRule {
     /// # Errors
     /// It can match nothing.
     pub fn new(pattern: &str, value: HeaderValue) -> Result<Self, NotAPattern> {
-        Ok(Self { pattern: PathPattern::new(pattern)?, value })
+        checked(pattern)?;
+        Ok(Self { pattern: pattern.to_owned(), value })
     }
 
     /// The pattern.
     #[must_use]
     pub fn pattern(&self) -> &str {
-        &self.pattern.0
+        &self.pattern
     }
 
     pub(crate) fn matches(&self, path: &str) -> bool {
-        self.pattern.matches(path)
+        glob(&self.pattern, path)
     }
 }
 
-impl PathPattern {
-    /// It is compared with the whole path.
-    ///
-    /// # Errors
-    /// It can match nothing.
-    pub fn new(pattern: &str) -> Result<Self, NotAPattern> {
-        match pattern.as_bytes().first() {
-            None => Err(NotAPattern::Empty),
-            Some(b'/') => Err(NotAPattern::Slash),
-            Some(_) => Ok(Self(pattern.to_owned())),
-        }
+/// Whether it can match a path below a folder.
+pub(crate) fn checked(pattern: &str) -> Result<(), NotAPattern> {
+    match pattern.as_bytes().first() {
+        None => Err(NotAPattern::Empty),
+        Some(b'/') => Err(NotAPattern::Slash),
+        Some(_) => Ok(()),
     }
+}
 
-    pub(crate) fn matches(&self, path: &str) -> bool {
-        let mut parts = self.0.split('*');
-        let Some(mut rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
-        let mut parts = parts.peekable();
-        if parts.peek().is_none() {
-            return rest.is_empty();
-        }
-        while let Some(part) = parts.next() {
-            if parts.peek().is_none() {
-                return rest.ends_with(part);
-            }
-            match rest.find(part) {
-                Some(at) => rest = &rest[at + part.len()..],
-                None => return false,
-            }
-        }
-        true
+/// Whether a text is that of a pattern, in which `*` stands for any characters.
+pub(crate) fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
     }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use crate::answer::FileError;
 use crate::beneath::Opened;
 use crate::cache::{FileCache, Folder};
-use crate::options::{FilesOptions, PathPattern};
+use crate::options::{FilesOptions, NotAPattern, checked, glob};
 use crate::target::{FilePath, Kind, NoPath};
 
 /// A folder with scripts.
@@ -38,7 +38,7 @@ pub struct ScriptOptions {
     /// The script below the folder that gets what is no file.
     pub fallback: Option<String>,
     /// The scripts that may be run, by their paths below the folder; `None`: all of them.
-    pub allowed: Option<Vec<PathPattern>>,
+    pub allowed: Option<Vec<ScriptPattern>>,
 }
 
 impl ScriptOptions {
@@ -68,6 +68,29 @@ impl ScriptOptions {
 
     fn may_run(&self, names: &str) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|pattern| pattern.matches(names)))
+    }
+}
+
+/// Scripts below a folder. `*` stands for any characters of one name: it does not reach into folders, where uploads may
+/// be. What ends in a slash is a folder with all that is below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptPattern(String);
+
+impl ScriptPattern {
+    /// It is compared with the whole path below the folder.
+    ///
+    /// # Errors
+    /// It can match nothing.
+    pub fn new(pattern: &str) -> Result<Self, NotAPattern> {
+        checked(pattern).map(|()| Self(pattern.to_owned()))
+    }
+
+    fn matches(&self, names: &str) -> bool {
+        if self.0.ends_with('/') {
+            return names.starts_with(&self.0);
+        }
+        let (own, theirs) = (self.0.split('/'), names.split('/'));
+        own.clone().count() == theirs.clone().count() && own.zip(theirs).all(|(own, name)| glob(own, name))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pilotlight_gateway::{CgiOptions, FilesOptions, PathPattern, ScriptOptions, SendFolder, is_file_path};
+use pilotlight_gateway::{CgiOptions, FilesOptions, ScriptOptions, ScriptPattern, SendFolder, is_file_path};
 use toml::de::DeValue;
 
 use super::diagnostic::{Code, Diagnostic, Span};
@@ -74,11 +74,8 @@ fn scripts(section: &Section<'_>, root: PathBuf, found: &mut Vec<Diagnostic>) ->
     }
     if let Some(field) = section.field("run") {
         let one = |text: &str| {
-            PathPattern::new(text).map_err(|why| {
-                Rejected::help(
-                    format!("the pattern {} {why}", shown(text)),
-                    "for example \"index.php\", or \"admin/*\"",
-                )
+            ScriptPattern::new(text).map_err(|why| {
+                Rejected::help(format!("the pattern {} {why}", shown(text)), "for example \"index.php\", or \"admin/\"")
             })
         };
         scripts.allowed = Some(list(&field, found, one));

@@ -161,12 +161,31 @@ fn a_front_controller_gets_what_is_no_file() {
 #[test]
 fn only_what_is_allowed_runs() {
     let Site { options, folder: _kept } = site();
-    let allowed = ["index.php", "sub/*"].map(|pattern| PathPattern::new(pattern).unwrap());
+    let allowed = ["index.php", "sub/"].map(|pattern| ScriptPattern::new(pattern).unwrap());
     let options = ScriptOptions { allowed: Some(allowed.to_vec()), ..options };
     check(&options, "/", "run index.php []");
     check(&options, "/sub/deep/a.php", "run sub/deep/a.php []");
     check(&options, "/info.php", "forbidden");
     check(&options, "/x.jpg.php/y", "forbidden");
+}
+
+/// `wp-*.php` is none of the uploads in wp-content.
+#[test]
+fn a_star_stays_within_a_name() {
+    for (pattern, names, expected) in [
+        ("wp-*.php", "wp-login.php", true),
+        ("wp-*.php", "wp-content/uploads/x.php", false),
+        ("*.php", "a/b.php", false),
+        ("*/b.php", "a/b.php", true),
+        ("*/b.php", "a/c/b.php", false),
+        ("admin/", "admin/a/b.php", true),
+        ("admin/", "administrator.php", false),
+        ("admin/*", "admin/a.php", true),
+        ("admin/*", "admin/a/b.php", false),
+    ] {
+        assert_eq!(ScriptPattern::new(pattern).unwrap().matches(names), expected, "{pattern} {names}");
+    }
+    assert_eq!(ScriptPattern::new("/a"), Err(NotAPattern::Slash));
 }
 
 /// What a program is told is where the folder really is: a release is not changed below a request.

@@ -84,7 +84,7 @@ pub const SERVICE_CGI: &[Key] = &[
     key(
         "run",
         "a pattern of paths, or a list of patterns",
-        "[\"index.php\", \"admin/*\"]",
+        "[\"index.php\", \"admin/\"]",
         &["scripts", "allow", "only"],
     ),
     key(
