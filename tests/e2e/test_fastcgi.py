@@ -286,6 +286,8 @@ class Files(CgiCase):
                 self.assertIsNone(answer.get("x-sendfile") or answer.get("x-accel-redirect"))
                 part = gateway.get("/send?" + field.replace(" ", "%20"), [("Range", "bytes=2-4")])
                 self.assertEqual((part.status, part.body), (206, b"234"))
+                posted = gateway.request("POST", "/send?" + field.replace(" ", "%20"), body=b"x")
+                self.assertEqual((posted.status, posted.body), (200, b"0123456789"))
 
     def test_only_below_the_named_folders(self):
         gateway = self.site()

@@ -286,8 +286,11 @@ mod tests {
         all
     }
 
-    /// Both outputs, the end, and what is left, with at most `step` bytes more at a time.
-    fn read(bytes: &[u8], step: usize) -> Result<(Vec<u8>, Vec<u8>, Option<Ended>, usize), NotARecord> {
+    /// Both outputs, the end, and how much is left.
+    type Read = (Vec<u8>, Vec<u8>, Option<Ended>, usize);
+
+    /// What a connection has, with at most `step` bytes more at a time.
+    fn read(bytes: &[u8], step: usize) -> Result<Read, NotARecord> {
         let (mut decoder, mut buf, mut out, mut err) = (Decoder::new(), Vec::new(), Vec::new(), Vec::new());
         let mut rest = bytes;
         loop {

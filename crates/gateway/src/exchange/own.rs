@@ -56,11 +56,12 @@ fn files(
     let below = path.strip_prefix(route.path.trim_end_matches('/')).filter(|_| normalized(path) == path);
     let not_found = || Failure::Files(pilotlight_files::FileError::NotFound { path: path.to_owned() });
     let below = below.ok_or_else(not_found)?;
-    of_files(worker, options, Wanted { below, compress: route.compress.as_deref() }, head)
+    of_files(worker, options, Wanted { method: &head.method, below, compress: route.compress.as_deref() }, head)
 }
 
 /// What is wanted of a folder.
 pub(super) struct Wanted<'a> {
+    pub(super) method: &'a Method,
     /// The path below it, with its escapes.
     pub(super) below: &'a str,
     pub(super) compress: Option<&'a CompressOptions>,
@@ -70,12 +71,12 @@ pub(super) struct Wanted<'a> {
 pub(super) fn of_files(
     worker: &Worker,
     options: &Arc<FilesOptions>,
-    Wanted { below, compress }: Wanted<'_>,
+    Wanted { method, below, compress }: Wanted<'_>,
     head: &Head,
 ) -> Result<Response<ResponseBody>, Failure> {
     let path = head.path();
     let (now, at) = (SystemTime::now(), Instant::now());
-    let (method, query) = (&head.method, head.query());
+    let query = head.query();
     let request = Request { method, below, path, query, fields: head, compress, now, at };
     let answer = worker.files.borrow_mut().answer(options, &request).map_err(Failure::Files)?;
     let body = match answer.body {

@@ -63,7 +63,7 @@ pub(crate) fn find(
     if let Place::Script(script) = place {
         return Ok(Site::Script(Box::new(script)));
     }
-    own::of_files(worker, &scripts.files, Wanted { below, compress }, head).map(Site::Own)
+    own::of_files(worker, &scripts.files, Wanted { method: &head.method, below, compress }, head).map(Site::Own)
 }
 
 /// Path and query as a service gets them, without the query.
@@ -98,17 +98,19 @@ pub(super) fn sent_file(
         (None, None) => return answer,
     };
     let file = match &found {
-        Ok((folder, below)) if matches!(head.method, Method::GET | Method::HEAD) || answer.status == StatusCode::OK => {
-            own::of_files(worker, &folder.files, Wanted { below, compress: None }, head).map_err(|e| e.log_text())
+        Ok((folder, below)) => {
+            // Whatever the method has done, the file is what it is answered with.
+            let method = if head.method == Method::HEAD { &Method::HEAD } else { &Method::GET };
+            own::of_files(worker, &folder.files, Wanted { method, below, compress: None }, head)
+                .map_err(|e| e.log_text())
         }
-        Ok(_) => Err("the request has another method than GET and HEAD".to_owned()),
         Err(path) => Err(format!("{path} is in no folder of `sendfile`")),
     };
     let ServiceResponse { fields, .. } = answer;
     let (status, map, body) = match file {
         Ok(file) => {
             let (parts, body) = file.into_parts();
-            (parts.status, merged(fields, parts.headers), body)
+            (parts.status, merged(fields, &parts.headers), body)
         }
         Err(why) => {
             tracing::warn!("a file that an answer names is not sent: {why}");
@@ -142,12 +144,12 @@ fn by_folder<'a>(folders: &'a [SendFolder], path: &str) -> Option<(&'a SendFolde
 }
 
 /// The program's fields, and over them those of the file that say what is sent.
-fn merged(mut fields: ResponseFields, file: HeaderMap) -> HeaderMap {
+fn merged(mut fields: ResponseFields, file: &HeaderMap) -> HeaderMap {
     let mut map = std::mem::take(fields.map());
     for name in [&X_SENDFILE, &X_ACCEL_REDIRECT, &CONTENT_LENGTH, &TRANSFER_ENCODING, &CONTENT_ENCODING] {
         map.remove(name);
     }
-    for (name, value) in &file {
+    for (name, value) in file {
         let is_of_the_bytes = [CONTENT_LENGTH, CONTENT_RANGE, ACCEPT_RANGES, CONTENT_ENCODING, LAST_MODIFIED]
             .contains(name)
             || *name == http::header::ETAG;

@@ -54,8 +54,7 @@ pub(super) fn encode(
 /// How long the body is. `Err`: nobody knows.
 fn length(outbound: &Outbound, body: Option<&RequestBody>) -> Result<Option<u64>, ()> {
     let Some(body) = body else { return Ok(None) };
-    let said =
-        outbound.head.field(&CONTENT_LENGTH).and_then(|value| std::str::from_utf8(value.as_ref()).ok()?.parse().ok());
+    let said = outbound.head.field(&CONTENT_LENGTH).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
     said.or_else(|| body.held_length()).map(Some).ok_or(())
 }
 
