@@ -15,19 +15,15 @@ bytes are held; one thread at a time may receive, any number send.
 """
 
 from _socket import timeout
-from _struct import Struct
 from _thread import allocate_lock
-from base64 import b64decode, b64encode
-from hashlib import sha1
 
-GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
-FIN, RESERVED, OPCODE, MASKED, LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
-SHORT, MAX_CONTROL, READ_BYTES = 125, 125, 65_536
-NORMAL, GOING_AWAY, PROTOCOL, NO_CODE = 1000, 1001, 1002, 1005
-ABNORMAL, NOT_TEXT, TOO_BIG, INTERNAL = 1006, 1007, 1009, 1011
-CLOSE_SECONDS = 2.0  # for the client's half of a closing handshake
-U16, U64 = Struct(">H"), Struct(">Q")
+from . import _rfc6455
+from ._rfc6455 import (
+    ABNORMAL, BINARY, CLOSE, CLOSE_SECONDS, GOING_AWAY, INTERNAL, NORMAL, PING, PONG, TEXT, Broken, close_of, close_payload,
+    encoded,
+)
+
+READ_BYTES = 65_536
 REQUIRED = 426, [("upgrade", "websocket"), ("sec-websocket-version", "13")], "this is a WebSocket\n"
 
 
@@ -39,14 +35,6 @@ class Closed(ConnectionError):
         self.code, self.reason = code, reason
 
 
-class Broken(Exception):
-    """The client broke a rule; the code says which kind."""
-
-    def __init__(self, code, text):
-        super().__init__(text)
-        self.code = code
-
-
 def is_offered(request):
     """Whether the request is a handshake (RFC 6455 §4.2.1) that may be accepted."""
     version = request.headers.get("sec-websocket-version")
@@ -55,7 +43,7 @@ def is_offered(request):
 
 def accept(request, subprotocol=None, headers=(), max_message=16 << 20):
     """Answers the handshake; `subprotocol` is one of those in the request's Sec-WebSocket-Protocol, or None."""
-    answer = b64encode(sha1(_key(request) + GUID).digest()).decode()
+    answer = _rfc6455.accept(_key(request)).decode()
     fields = [("sec-websocket-accept", answer), *(headers.items() if isinstance(headers, dict) else headers)]
     fields += [("sec-websocket-protocol", subprotocol)] if subprotocol else []
     socket = WebSocket(max_message)
@@ -67,7 +55,7 @@ class WebSocket:
     """An open WebSocket: iterate over it, or `recv`, `send`, `close`. A context manager closes it at its end."""
 
     def __init__(self, max_message):
-        self._socket, self._max, self._buffer, self._sending = None, max_message, bytearray(), allocate_lock()
+        self._socket, self._decoder, self._sending = None, _rfc6455.Decoder(max_message), allocate_lock()
         self._said_close, self._closed = False, None
 
     def __enter__(self):
@@ -116,78 +104,35 @@ class WebSocket:
             self._end(ABNORMAL)
 
     def _message(self):
-        kind, pieces, size = None, [], 0
         while True:
-            first, second = self._take(2)
-            opcode, length = first & OPCODE, second & LENGTH
-            _check(not first & RESERVED, "a reserved bit is set")
-            _check(second & MASKED, "a frame is not masked")
-            if length > SHORT:
-                length = U16.unpack(self._take(2))[0] if length == SHORT + 1 else U64.unpack(self._take(8))[0]
-            if opcode >= CLOSE:
-                _check(first & FIN and length <= MAX_CONTROL, "a control frame is fragmented or too long")
-                self._control(opcode, self._payload(length))
-                continue
-            _check((opcode == CONTINUATION) == (kind is not None), "a fragment without its message, or the reverse")
-            _check(opcode in (CONTINUATION, TEXT, BINARY), f"the opcode {opcode} is reserved")
-            kind, size = kind or opcode, size + length
-            if size > self._max:
-                raise Broken(TOO_BIG, f"a message of more than {self._max} bytes")
-            pieces.append(self._payload(length))
-            if first & FIN:
-                data = b"".join(pieces)
-                return _text(data) if kind == TEXT else data
-
-    def _control(self, opcode, payload):
-        if opcode == PING:
-            self._send(PONG, payload)
-        elif opcode == CLOSE:
-            code, reason = _close_of(payload)
-            self._say_close(code if payload else None, reason)
-            raise self._end(code, reason)
-        else:
-            _check(opcode == PONG, f"the opcode {opcode} is reserved")
-
-    def _payload(self, length):
-        mask = bytes(self._take(4))
-        data = self._take(length)
-        if not any(mask):
-            return bytes(data)
-        repeated = mask * (length // 4 + 1)
-        number = int.from_bytes(data, "little") ^ int.from_bytes(repeated[:length], "little")
-        return number.to_bytes(length, "little")
-
-    def _take(self, count):
-        buffer = self._buffer
-        while len(buffer) < count:
-            data = self._socket.recv(READ_BYTES)
-            if not data:
-                raise ConnectionError
-            buffer += data
-        taken = buffer[:count]
-        del buffer[:count]
-        return taken
+            while not (frame := self._decoder.next()):
+                data = self._socket.recv(READ_BYTES)
+                if not data:
+                    raise ConnectionError
+                self._decoder.feed(data)
+            opcode, payload = frame
+            if opcode in (TEXT, BINARY):
+                return payload
+            if opcode == PING:
+                self._send(PONG, payload)
+            elif opcode == CLOSE:
+                code, reason = close_of(payload)
+                self._say_close(code if payload else None, reason)
+                raise self._end(code, reason)
 
     def _send(self, opcode, data):
-        size = len(data)
-        if size <= SHORT:
-            head = bytes((FIN | opcode, size))
-        elif size < 1 << 16:
-            head = bytes((FIN | opcode, SHORT + 1)) + U16.pack(size)
-        else:
-            head = bytes((FIN | opcode, SHORT + 2)) + U64.pack(size)
         with self._sending:
             if self._closed or self._said_close:
                 raise self._closed or Closed(NORMAL, "this side has closed")
             self._said_close = opcode == CLOSE
             try:
-                self._socket.sendall(head + data)
+                self._socket.sendall(encoded(opcode, data))
             except OSError:
                 raise self._end(ABNORMAL) from None
 
     def _say_close(self, code, reason=""):
         try:
-            self._send(CLOSE, U16.pack(code) + reason.encode()[: MAX_CONTROL - 2] if code else b"")
+            self._send(CLOSE, close_payload(code, reason))
         except Closed:
             pass
 
@@ -203,31 +148,6 @@ class WebSocket:
 
 
 def _key(request):
-    """The handshake's key, if it is 16 bytes in base64."""
-    key = request.headers.get("sec-websocket-key", "")
-    try:
-        return key.encode() if len(b64decode(key, validate=True)) == 16 else b""
-    except ValueError:
-        return b""
-
-
-def _check(condition, text):
-    if not condition:
-        raise Broken(PROTOCOL, text)
-
-
-def _text(data):
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise Broken(NOT_TEXT, "a text is not UTF-8") from None
-
-
-def _close_of(payload):
-    """Code and reason of a Close (RFC 6455 §5.5.1, §7.4)."""
-    if not payload:
-        return NO_CODE, ""
-    _check(len(payload) >= 2, "a Close with one byte")
-    code = U16.unpack_from(payload)[0]
-    _check(1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999, f"the code {code} in a Close")
-    return code, _text(payload[2:])
+    """The handshake's key, if it is one."""
+    key = request.headers.get("sec-websocket-key", "").encode("latin-1")
+    return key if _rfc6455.is_key(key) else b""

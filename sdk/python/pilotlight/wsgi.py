@@ -8,6 +8,7 @@ import sys
 
 from _thread import allocate_lock
 
+from ._app import command_line, host_and_port, load, misused, unquote
 from ._pipe import serve
 from ._wire import fields, response_head
 
@@ -265,61 +266,14 @@ def add_headers(request, environ, names):
             environ["CONTENT_LENGTH"] = str(len(request._ahead))
 
 
-def unquote(path):
-    """Percent-decodes to bytes, which PEP 3333 wants as latin-1; what is no escape stays as it is."""
-    if "%" not in path:
-        return path
-    first, *rest = path.split("%")
-    pieces = [first]
-    for piece in rest:
-        digits = piece[:2]
-        if len(digits) == 2 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
-            pieces.append(chr(int(digits, 16)) + piece[2:])
-        else:
-            pieces.append("%" + piece)
-    return "".join(pieces)
-
-
-def host_and_port(text):
-    """Takes `name:port` or `[address]:port` apart; the port may be missing."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit():
-        host, port = text, ""
-    return host.strip("[]"), port
-
-
-def load(name):
-    """The application named `module:attribute`."""
-    module, _, attribute = name.partition(":")
-    __import__(module)
-    target = sys.modules[module]
-    for part in (attribute or "application").split("."):
-        target = getattr(target, part)
-    if not callable(target):
-        raise TypeError(f"{name} is a {type(target).__name__}, not a WSGI application")
-    return target
-
-
 def main(arguments=None):
     """The command line."""
-    rest, options = list(sys.argv[1:] if arguments is None else arguments), {"--threads": "8", "--mount": ""}
-    names = []
-    while rest:
-        word, equals, value = rest.pop(0).partition("=")
-        if word in ("-h", "--help"):
-            print(USAGE, end="")
-            return
-        if word in options and (equals or rest):
-            options[word] = value if equals else rest.pop(0)
-        else:
-            names.append(word + equals + value)
-    if len(names) != 1 or names[0].startswith("-") or not options["--threads"].isdigit() or options["--threads"] == "0":
-        sys.stderr.write(USAGE)
-        raise SystemExit(2)
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does: the application is found in the working directory
+    options = {"--threads": "8", "--mount": ""}
+    name = command_line(arguments, options, USAGE)
+    if not options["--threads"].isdigit() or options["--threads"] == "0":
+        misused(USAGE)
     threads = int(options["--threads"])
-    handle = handler(load(names[0]), options["--mount"], threads > 1)
+    handle = handler(load(name), options["--mount"], threads > 1)
     serve(handle if threads > 1 else alone(handle), threads=threads)
 
 
