@@ -215,6 +215,10 @@ for_test() {
     say "installing Flask into $VENV, for the tests of WSGI"
     pip_install --requirement examples/wsgi-flask/requirements.txt || die "Flask could not be installed (see above)"
   fi
+  if ! has_modules channels django fastapi litestar maturin python_multipart starlette uvloop; then
+    say "installing web frameworks, uvloop and maturin into $VENV, for the tests of the Python SDK"
+    pip_install --requirement sdk/python/tests/requirements.txt || die "they could not be installed (see above)"
+  fi
   if ! has_modules websockets; then
     say "installing websockets into $VENV, a client of other people's for the end-to-end tests"
     pip_install websockets==15.0.1 || die "websockets could not be installed (see above)"

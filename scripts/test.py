@@ -147,6 +147,7 @@ def suites(is_long):
         *conformance("c with sanitizers", f"{ROOT}/target/sdk/c/demo-checked", megabytes),
         *conformance("go", f"{ROOT}/target/sdk/go/demo", megabytes),
         *conformance("python", f"{PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
+        *conformance("python asgi", f"{PYTHON} {ROOT}/sdk/python/demo_asgi.py", megabytes),
         *conformance("rust", f"{ROOT}/target/debug/examples/demo", megabytes),
         *conformance("ruby", f"ruby --disable-gems {ROOT}/sdk/ruby/demo.rb", megabytes),
         *conformance("haskell", str(HASKELL / "demo"), megabytes),

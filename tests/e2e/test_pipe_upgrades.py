@@ -230,6 +230,12 @@ class Python(OverThePipe, Reloading):
         self.assertEqual(answers, [200] * 3)
 
 
+class Asgi(OverThePipe, Reloading):
+    argv = [PYTHON, "-B", str(ROOT / "sdk" / "python" / "demo_asgi.py")]
+
+    test_a_client_that_breaks_rules_is_told = Python.test_a_client_that_breaks_rules_is_told
+
+
 class Node(OverThePipe, Reloading):
     argv = ["node", str(ROOT / "sdk" / "node" / "demo.js")]
 

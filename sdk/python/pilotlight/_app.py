@@ -13,7 +13,7 @@ def load(name, attribute="application", kind="WSGI"):
     for part in (named or attribute).split("."):
         target = getattr(target, part)
     if not callable(target):
-        raise TypeError(f"{name} is a {type(target).__name__}, not {'an' if kind[0] == 'A' else 'a'} {kind} application")
+        raise TypeError(f"{name} is a {type(target).__name__}, which is no {kind} application")
     return target
 
 

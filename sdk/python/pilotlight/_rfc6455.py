@@ -23,7 +23,7 @@ class Broken(Exception):
 
 
 class Decoder:
-    """Bytes of a client in, messages and control frames out. Of a message `max_message` bytes are held, and one read."""
+    """Bytes of a client in, messages and control frames out. Of a message, `max_message` bytes are held."""
 
     def __init__(self, max_message):
         self._max, self._buffer, self._kind, self._pieces, self._size = max_message, bytearray(), None, [], 0

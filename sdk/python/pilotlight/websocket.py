@@ -19,8 +19,8 @@ from _thread import allocate_lock
 
 from . import _rfc6455
 from ._rfc6455 import (
-    ABNORMAL, BINARY, CLOSE, CLOSE_SECONDS, GOING_AWAY, INTERNAL, NORMAL, PING, PONG, TEXT, Broken, close_of, close_payload,
-    encoded,
+    ABNORMAL, BINARY, CLOSE, CLOSE_SECONDS, GOING_AWAY, INTERNAL, NORMAL, PING, PONG, TEXT, Broken, close_of,
+    close_payload, encoded,
 )
 
 READ_BYTES = 65_536

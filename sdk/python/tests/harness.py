@@ -15,7 +15,7 @@ import unittest
 SDK = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIMIT_SECONDS = 10
 HELLO, WELCOME, REQUEST, RESPONSE, INFO, DATA, TRAILERS, STOP, RESET, PING, PONG, DRAIN, MORE, LOG = range(1, 15)
-END, IGNORABLE = 0x01, 0x80
+END, UPGRADE, IGNORABLE = 0x01, 0x02, 0x80
 CANCELLED, DEADLINE, REFUSED, OVERLOADED, INTERNAL, PROTOCOL, TOO_LARGE = range(1, 8)
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -77,7 +77,8 @@ class Connection:
             self.welcome(int(self.hello.get("worker", worker)))
 
     def welcome(self, worker=0, max_frame=65536):
-        self.send(frame(WELCOME, 0, f"PIPE/1\nworker={worker}\nmax_frame={max_frame}\nnew=1\nservice=t\n".encode()))
+        text = f"PIPE/1\nworker={worker}\nmax_frame={max_frame}\nminor=1\nnew=1\nservice=t\n"
+        self.send(frame(WELCOME, 0, text.encode()))
 
     def send(self, *frames):
         self.sock.sendall(b"".join(frames))
@@ -87,7 +88,7 @@ class Connection:
         while True:
             if len(self.buffer) >= 8:
                 size, kind, flags, exchange = struct.unpack_from("<IBBH", self.buffer)
-                assert size <= 65536 and not flags & ~0x81, (size, flags)
+                assert size <= 65536 and not flags & ~0x83, (size, flags)
                 if len(self.buffer) >= 8 + size:
                     payload, self.buffer = self.buffer[8 : 8 + size], self.buffer[8 + size :]
                     return Frame(kind, flags, exchange, payload)
