@@ -33,6 +33,7 @@ files() {
 formatting() {
   cargo fmt --all --check
   cargo fmt --manifest-path fuzz/Cargo.toml --check
+  cargo fmt --manifest-path sdk/python/native/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/http/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/proxyfloor/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/redis/rust/Cargo.toml --check
@@ -66,6 +67,8 @@ figures() {
 
 step "rustfmt" formatting
 step "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
+step "clippy of the Python SDK's core" env CARGO_TARGET_DIR=target/python-native \
+  cargo clippy --quiet --manifest-path sdk/python/native/Cargo.toml --all-targets -- -D warnings
 step "cargo-deny: licences, bans, sources" cargo deny --log-level warn check licenses bans sources
 step "python: syntax, pyflakes" python_files
 step "tidy: width, sizes, circles, arrows" "$PYTHON" -B scripts/tidy.py

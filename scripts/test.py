@@ -34,6 +34,7 @@ LANES = 2
 # What the suites run.
 BUILDS = (
     ["cargo", "build", "--workspace", "--all-targets"],
+    ["sdk/python/native/build.sh"],
     ["sdk/go/build.sh"],
     ["sdk/c/build.sh"],
     ["sdk/java/build.sh", "target/java"],
@@ -96,12 +97,13 @@ def slug(name):
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def pytest(name, folder, *words, **settings):
+def pytest(name, folder, *words, environment=None, **settings):
     """Tests of unittest and pytest; `-p skips` is tests/skips.py."""
     junit = RESULTS / f"{slug(name)}.xml"
     plugins = ["-p", "skips", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:hypothesispytest"]
     command = [PYTHON, "-m", "pytest", "--quiet", *plugins, f"--junitxml={junit}", *words]
-    return Suite(name, command, ROOT / folder, junit, {"PYTHONPATH": str(ROOT / "tests")}, **settings)
+    environment = {"PYTHONPATH": str(ROOT / "tests"), **(environment or {})}
+    return Suite(name, command, ROOT / folder, junit, environment, **settings)
 
 
 def node(name, folder, pattern, *words):
@@ -146,8 +148,10 @@ def suites(is_long):
         *conformance("c", f"{ROOT}/target/sdk/c/demo", megabytes),
         *conformance("c with sanitizers", f"{ROOT}/target/sdk/c/demo-checked", megabytes),
         *conformance("go", f"{ROOT}/target/sdk/go/demo", megabytes),
-        *conformance("python", f"{PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
-        *conformance("python asgi", f"{PYTHON} {ROOT}/sdk/python/demo_asgi.py", megabytes),
+        *conformance("python", f"env PILOTLIGHT_PURE=1 {PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
+        *conformance("python native", f"{PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
+        *conformance("python asgi", f"env PILOTLIGHT_PURE=1 {PYTHON} {ROOT}/sdk/python/demo_asgi.py", megabytes),
+        *conformance("python native asgi", f"{PYTHON} {ROOT}/sdk/python/demo_asgi.py", megabytes),
         *conformance("rust", f"{ROOT}/target/debug/examples/demo", megabytes),
         *conformance("ruby", f"ruby --disable-gems {ROOT}/sdk/ruby/demo.rb", megabytes),
         *conformance("haskell", str(HASKELL / "demo"), megabytes),
@@ -157,12 +161,13 @@ def suites(is_long):
         node("sdk node", "sdk/node", "test/*.test.js", "--test-concurrency=3"),
         pytest("sdk c", "sdk/c", "tests"),
         Suite("sdk go", ["sdk/go/test.sh"]),
-        pytest("sdk python", "sdk/python", "tests"),
         Suite("sdk ruby", ["ruby", "test/all.rb"], ROOT / "sdk" / "ruby"),
         Suite("sdk haskell", [str(HASKELL / "tests")]),
         Suite("sdk php", ["php", "tests/all.php"], ROOT / "sdk" / "php"),
         pytest("sdk java", "sdk/java", "tests"),
         pytest("sdk dotnet", "sdk/dotnet", "tests"),
+        pytest("sdk python native", "sdk/python", "tests"),
+        pytest("sdk python", "sdk/python", "tests", environment={"PILOTLIGHT_PURE": "1"}),
         pytest("conformance: its own tests", "sdk/conformance", "tests"),
         pytest("make run, as a user would try it", "scripts", "test_demo.py"),
         pytest("lab: its own tests", "lab", "tests"),

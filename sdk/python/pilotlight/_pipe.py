@@ -16,6 +16,7 @@ from _thread import allocate_lock, start_new_thread
 from posix import environ, getpid
 from time import monotonic, sleep
 
+from ._core import native
 from ._request import Reset
 from ._upgrade import MINOR, Request, drain, respond
 from ._wire import (
@@ -36,12 +37,22 @@ class Link:
         self.rules, self.tail, self.open, self.queue = RULES["new"], b"", {}, []
         self.reading, self.sending, self.answers = allocate_lock(), allocate_lock(), []
         self.idle, self.spare = [], [None] * (service.threads - 1 if kind == "shared" else 0)  # threads
-        self.sock = socket(AF_UNIX, SOCK_STREAM)
-        self.sock.connect(service.path)
+        self.out = []
+        self.sock = self.connect()
         hello = f"PIPE/1\ntoken={service.token}\nkind={kind}\nsdk=pilotlight-python/{__version__}\npid={getpid()}\n"
         hello += f"exchanges={service.exchanges}\nmax_own={service.limits['own']}\n" if kind == "shared" else ""
         hello += f"minor={MINOR}\n" + ("" if worker is None else f"worker={worker}\n")
-        self.out = [frame(HELLO, 0, 0, hello.encode())]  # P-1; a thread sends it, or the first frame does
+        self.out.append(frame(HELLO, 0, 0, hello.encode()))  # P-1; a thread sends it, or the first frame does
+
+    def connect(self):
+        """The socket."""
+        sock = socket(AF_UNIX, SOCK_STREAM)
+        sock.connect(self.service.path)
+        return sock
+
+    def begin(self):
+        """Starts the first thread of this connection."""
+        start_new_thread(self.tend, ())  # which says HELLO
 
     def tend(self):
         """A thread of this connection: answers what is waiting, else reads; until the connection or a stream ends."""
@@ -73,14 +84,18 @@ class Link:
             request._wait(0)  # raises if it has been cancelled, or refused
             respond(request, self.service.handle)
         except BaseException as error:
-            if not isinstance(error, Reset):
-                sys.excepthook(type(error), error, error.__traceback__)
-                error = Reset(f"{type(error).__name__} in the handler")
-            if not request._done:
-                request._finish()
-                code = request._reset or (INTERNAL if request._begun else error.code)  # P-29: no REFUSED after a frame
-                request._link.send(reset(request._exchange, code, error, error.retry_after))
+            self.give_up(request, error)
         self.service.busy.pop()
+
+    def give_up(self, request, error):
+        """Ends an exchange by what its handler has raised."""
+        if not isinstance(error, Reset):
+            sys.excepthook(type(error), error, error.__traceback__)
+            error = Reset(f"{type(error).__name__} in the handler")
+        if not request._done:
+            request._finish()
+            code = request._reset or (INTERNAL if request._begun else error.code)  # P-29: no REFUSED after a frame
+            request._link.send(reset(request._exchange, code, error, error.retry_after))
 
     def branch(self, request):
         """An answer connection (P-24), idle (P-25) or new; another thread takes the place of the one that streams."""
@@ -91,8 +106,12 @@ class Link:
         if not link or link.closed:
             link = Link(self.service, "answer", self.worker)
         link.open = {request._exchange: request}
-        start_new_thread(self.tend, ())
+        self.replace()
         return link
+
+    def replace(self):
+        """Another thread for that of a handler which streams from now on."""
+        start_new_thread(self.tend, ())
 
     def look(self, how=0):
         """Reads once, if no thread does, for a handler that waits or asks."""
@@ -113,24 +132,32 @@ class Link:
                 begin, end = start + HEADER.size, start + HEADER.size + size
                 if end > len(data):
                     break
-                if kind == RESET and not exchange:
-                    raise OSError(f"the gateway says: {str(data[begin + NUMBERS.size : end], 'utf-8', 'replace')}")
-                known, on_frame = HELLO <= kind <= LOG, self.rules.get(kind)
-                check(on_frame or not known, "P-11: type {} on a connection of kind {}, or too early", kind, self.kind)
-                check(known or flags & IGNORABLE, "P-7: a frame of the unknown type {}", kind)
-                if known:
-                    on_frame(self, kind, flags, exchange, data[begin:end])
+                self.frame(kind, flags, exchange, data[begin:end])
                 start = end
             self.tail = data[start:]
         except Exception as error:
             if not isinstance(error, BlockingIOError):
                 self.close(error)
 
+    def frame(self, kind, flags, exchange, payload):
+        """Handles one frame."""
+        if kind == RESET and not exchange:
+            raise OSError(f"the gateway says: {str(payload[NUMBERS.size :], 'utf-8', 'replace')}")
+        known, on_frame = HELLO <= kind <= LOG, self.rules.get(kind)
+        check(on_frame or not known, "P-11: type {} on a connection of kind {}, or too early", kind, self.kind)
+        check(known or flags & IGNORABLE, "P-7: a frame of the unknown type {}", kind)
+        if known:
+            on_frame(self, kind, flags, exchange, payload)
+
     def on_welcome(self, kind, flags, exchange, payload):
         keys = dict(line.partition(b"=")[::2] for line in payload.split(b"\n"))
         check(keys.keys() >= {b"PIPE/1", b"worker", b"max_frame"}, "P-3: not a WELCOME of PIPE/1: {!r:.200}", payload)
         self.worker, self.max_frame = int(keys[b"worker"]), max(int(keys[b"max_frame"]), MAX_FRAME)
         self.rules, self.minor = RULES[self.kind], int(keys.get(b"minor", 0))
+        self.welcomed()
+
+    def welcomed(self):
+        """The gateway has accepted this connection."""
 
     def on_request(self, kind, flags, exchange, payload):
         check(self.kind == "shared" or not self.open, "P-19: REQUEST before the exchange before it has ended")
@@ -217,16 +244,21 @@ class Service:
         self.limits, self.max_body = {"own": max_own, "shared": MAX_SHARED, "upgraded": max_upgraded}, max_body
         self.links, self.busy, self.ear, self.bell = set(), [], None, None  # busy: an entry for each open exchange
         self.lock, self.draining, self.released, self.ended = allocate_lock(), False, False, None
+        self.core, self.kinds = None, {}  # the compiled core, and the class of its links
+        if native:
+            from . import _fast
+
+            _fast.equip(self)
 
     def dial(self, kind, count, worker=None):
         """Opens `count` connections of a kind, never more than its limit (P-23), and starts their threads."""
         with self.lock:
             try:
                 for _ in range(min(count, self.limits[kind] - len(self.of_kind(kind)))):
-                    link = Link(self, kind, worker)
+                    link = (self.kinds.get(kind) or Link)(self, kind, worker)
                     self.links.add(link)
                     with link.reading:  # until all is there that the gateway's frames need
-                        start_new_thread(link.tend, ())  # which says HELLO
+                        link.begin()
                         self.ear or self.prepare()
             except OSError as error:
                 sys.stderr.write(f"pilotlight: cannot dial the gateway at {self.path}: {error}\n")
@@ -280,5 +312,7 @@ def serve(handle, threads=8, exchanges=64, max_own=64, max_body=64 << 20, max_up
     drain(service)
     while service.ended is None and not (service.at_rest() and (service.released or monotonic() > until)):
         sleep(REST_POLL_SECONDS)
+    if service.core:
+        service.core.leave()
     if service.ended:
         raise SystemExit(service.ended)

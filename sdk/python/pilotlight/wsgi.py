@@ -9,11 +9,13 @@ import sys
 from _thread import allocate_lock
 
 from ._app import command_line, host_and_port, load, misused, unquote
+from ._core import native
 from ._pipe import serve
 from ._wire import fields, response_head
 
 SMALL_BYTES = 60_000  # with its head, an answer of this size still fits one frame
 FILE_BLOCK_BYTES = 65_536
+NOT_MOUNTED = "nothing is mounted here\n"
 MAX_NAMES = 1_024  # header names whose environ key is remembered
 FORBIDDEN = {"connection", "keep-alive", "proxy-authenticate", "te", "trailers", "transfer-encoding", "upgrade"}
 USAGE = """usage: python -m pilotlight.wsgi MODULE:APP [--threads N] [--mount PREFIX]
@@ -110,9 +112,7 @@ class Call:
     def write(self, data):
         """What start_response returns: sends at once."""
         if data:
-            if not self.request._begun:
-                self.request._head = response_head(self.status, fields(self.headers))
-            self.request._send(data)
+            write(self.request, self.status, self.headers, data)
 
     def body(self, result):
         """The body as bytes if it is short and its length known, else as something to stream."""
@@ -168,6 +168,25 @@ def close(result):
         sys.excepthook(type(error), error, error.__traceback__)
 
 
+def write(request, status, headers, data):
+    """Sends a part of the body, the head before it."""
+    if not request._begun:
+        request._head = response_head(status, fields(headers))
+    request._send(data)
+
+
+def stream(request, status, headers, first, pieces, length, result, gate):
+    """Sends what an application yields, which has begun: for the compiled core."""
+    body = Body(first, pieces, length, result)
+    body.gate = gate
+    request._answer(status, headers, body)
+
+
+def not_mounted(request):
+    """Answers a path that is not below the mount: for the compiled core."""
+    request._answer(404, [("content-type", "text/plain")], NOT_MOUNTED)
+
+
 def handler(app, mount="", multithread=True):
     """The function for `pilotlight.serve` that calls `app`."""
     mount = mount.rstrip("/")
@@ -190,7 +209,7 @@ def handler(app, mount="", multithread=True):
             path = ""
         elif mount:
             if path != mount and not path.startswith(mount + "/"):
-                return 404, [("content-type", "text/plain")], f"nothing is mounted here, only at {mount}\n"
+                return 404, [("content-type", "text/plain")], NOT_MOUNTED
             path = path[len(mount) :]
         environ = base.copy()
         environ["PATH_INFO"] = path
@@ -207,6 +226,7 @@ def handler(app, mount="", multithread=True):
             close(result)
         return call.status, call.headers, body
 
+    handle.native = lambda gate=None: native.Wsgi(app, base, mount, sys.modules[__name__], gate)
     return handle
 
 
@@ -226,6 +246,7 @@ def alone(handle):
                 gate.release()
         return status, headers, body
 
+    handle_alone.native = lambda: handle.native(gate)
     return handle_alone
 
 

@@ -1,0 +1,107 @@
+//! A shared connection: what was read and is no whole frame yet, and what is to be sent.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+/// The socket, and the two buffers. The frames of threads that finish at the same time leave together (P-18).
+pub(crate) struct Socket {
+    stream: UnixStream,
+    out: Mutex<Vec<u8>>,
+    /// Held while bytes are written, so that those of two threads do not mix.
+    writing: Mutex<()>,
+    /// Bytes that have been appended and not been written.
+    pending: AtomicUsize,
+    /// Bytes of frames that are not whole; only the thread that reads takes it.
+    pub(crate) tail: Mutex<Vec<u8>>,
+    /// The largest payload; 0 until WELCOME has come, and all frames are Python's.
+    pub(crate) max_frame: AtomicUsize,
+}
+
+impl Socket {
+    /// Lets `write` append frames to what leaves next.
+    pub(crate) fn append<T>(&self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut out = self.out.lock();
+        let before = out.len();
+        let result = write(&mut out);
+        self.pending.fetch_add(out.len() - before, Ordering::AcqRel);
+        result
+    }
+
+    /// Writes all that has been appended; blocks while the gateway does not read.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        while self.pending.load(Ordering::Acquire) > 0 {
+            let _writing = self.writing.lock();
+            let mut data = std::mem::take(&mut *self.out.lock());
+            let written = (&self.stream).write_all(&data);
+            self.pending.fetch_sub(data.len(), Ordering::AcqRel);
+            written?;
+            data.clear();
+            let mut out = self.out.lock();
+            if out.is_empty() {
+                *out = data; // its memory serves the next ones
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once; 0 at the end of the stream.
+    pub(crate) fn read(&self, buffer: &mut [u8], how: RecvFlags) -> Result<usize, Errno> {
+        rustix::io::retry_on_intr(|| rustix::net::recv(&self.stream, &mut *buffer, how)).map(|(_, size)| size)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// The same for Python, where it is the `out` of a link: a list of frames that can also be sent.
+#[pyclass(frozen)]
+pub(crate) struct Wire(pub(crate) Arc<Socket>);
+
+#[pymethods]
+impl Wire {
+    /// Connects to the gateway. With it comes a descriptor of the same connection, for a socket of Python.
+    #[staticmethod]
+    fn connect(path: &str) -> PyResult<(Self, i32)> {
+        let stream = UnixStream::connect(path)?;
+        let again = stream.try_clone()?.into_raw_fd();
+        let socket = Socket {
+            stream,
+            out: Mutex::default(),
+            writing: Mutex::default(),
+            pending: AtomicUsize::new(0),
+            tail: Mutex::default(),
+            max_frame: AtomicUsize::new(0),
+        };
+        Ok((Self(Arc::new(socket)), again))
+    }
+
+    fn append(&self, frame: &[u8]) {
+        self.0.append(|out| out.extend_from_slice(frame));
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let socket = &self.0;
+        py.detach(|| socket.flush()).map_err(PyOSError::new_err)
+    }
+
+    /// WELCOME has come.
+    fn welcome(&self, max_frame: usize) {
+        self.0.max_frame.store(max_frame, Ordering::Release);
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.pending.load(Ordering::Acquire)
+    }
+}
