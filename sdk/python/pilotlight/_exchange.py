@@ -97,11 +97,10 @@ class Exchange:
     def on_start(self, message):
         status, headers = message["status"], message.get("headers", ())
         check(200 <= status <= 999, "the status is {}, it must be 200 to 999", status)
-        headers = headers if isinstance(headers, (list, tuple)) else list(headers)
-        block = _scope.fields(headers)
+        block, length = _scope.fields_and_length(headers)
         self.head = RESPONSE_HEAD.pack(len(block), status, 0) + block
         self.is_silent = status in NO_BODY or self.scope.get("method") == "HEAD"
-        self.length = None if self.is_silent else _scope.content_length(headers)
+        self.length = None if self.is_silent else length
         self.has_trailers, self.expected = message.get("trailers", False), BODY
 
     async def body(self, data, more):

@@ -4,6 +4,8 @@ from _struct import Struct
 from base64 import b64decode, b64encode
 from hashlib import sha1
 
+from ._core import native
+
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 FIN, RESERVED, OPCODE, MASKED, LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
@@ -63,7 +65,7 @@ class Decoder:
             return None
         if opcode < CLOSE:
             self._kind, self._size = self._kind or opcode, self._size + length
-        payload = unmasked(buffer[at : at + 4], buffer[at + 4 : end])
+        payload = unmasked(bytes(buffer[at : at + 4]), bytes(buffer[at + 4 : end]))
         del buffer[:end]
         return first, opcode, payload
 
@@ -80,6 +82,8 @@ class Decoder:
 
 
 def unmasked(mask, data):
+    if native:
+        return native.unmasked(mask, data)
     length = len(data)
     if not length or not any(mask):
         return bytes(data)

@@ -3,6 +3,7 @@
 from time import monotonic
 
 from ._app import host_and_port, unquote
+from ._core import native
 from ._wire import DROPPED, MAX_FRAME, REQUEST_HEAD, check
 
 SPEC = {"version": "3.0", "spec_version": "2.5"}
@@ -23,6 +24,10 @@ def split(payload):
 
 def request(payload, root_path, state):
     """The scope of an HTTP request, and the first part of its body."""
+    if native:
+        made = native.request(payload, root_path, state, SPEC)
+        if made:
+            return made
     texts, deadline_ms, body = split(payload)
     method, scheme, authority, target, protocol, peer, name = (str(text, "latin-1") for text in texts[:7])
     raw_path, _, query = texts[3].partition(b"?")
@@ -83,6 +88,13 @@ def fields(headers):
     check(fit, "P-8: a zero byte, CR or LF in {!r:.200}", block)
     check(len(block) <= MAX_FRAME - 8, "P-6: {} bytes of headers do not fit a frame", len(block))
     return block
+
+
+def fields_and_length(headers):
+    """The encoded fields, and what content-length says, or None."""
+    headers = headers if isinstance(headers, (list, tuple)) else list(headers)
+    found = native.fields(headers) if native else None
+    return found or (fields(headers), content_length(headers))
 
 
 def content_length(headers):

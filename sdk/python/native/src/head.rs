@@ -154,6 +154,10 @@ impl Block {
         }
     }
 
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     fn size(&self, pieces: &[&[u8]]) -> usize {
         FIXED_BYTES + self.0.len() + pieces.iter().map(|piece| piece.len()).sum::<usize>()
     }

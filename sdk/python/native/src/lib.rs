@@ -5,7 +5,7 @@
 //! - [`wire`]: a shared connection: what was read and what is to be sent.
 //! - [`core`]: the threads of a WSGI service, and which of them reads.
 //! - [`wsgi`]: a call of a WSGI application whose answer fits one frame.
-//! - [`asgi`]: the frame of a short ASGI answer, and frames cut from what a loop has read.
+//! - [`asgi`]: the fields of an ASGI answer.
 //! - [`masking`]: payloads of WebSocket.
 //!
 //! Streams, own connections, upgrades, control frames and every violation are the business of the modules in Python,
@@ -24,7 +24,7 @@ mod wsgi;
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
-    use crate::asgi::{frames, response};
+    use crate::asgi::fields;
     #[pymodule_export]
     use crate::core::Core;
     #[pymodule_export]

@@ -5,10 +5,10 @@ use pyo3::types::PyBytes;
 
 /// The payload without its mask.
 #[pyfunction]
-pub(crate) fn unmasked<'py>(py: Python<'py>, mask: [u8; 4], data: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn unmasked<'py>(py: Python<'py>, mask: &[u8], data: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, data.len(), |out| {
-        for (place, (to, from)) in out.iter_mut().zip(data).enumerate() {
-            *to = from ^ mask[place % 4];
+        for ((to, from), key) in out.iter_mut().zip(data).zip(mask.iter().cycle()) {
+            *to = from ^ key;
         }
         Ok(())
     })

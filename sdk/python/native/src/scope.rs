@@ -1,22 +1,21 @@
 //! The scope of an ASGI application, as `pilotlight._scope.request` makes it.
 
-use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use crate::head::{Head, host_and_port, latin1, unquoted};
 
-/// The scope of an HTTP request, and the first part of its body.
+/// The scope of an HTTP request, and the first part of its body; `None` if its head is malformed: Python says how.
 #[pyfunction]
 pub(crate) fn request<'py>(
     payload: &Bound<'py, PyBytes>,
     root_path: Bound<'py, PyString>,
     state: &Bound<'py, PyDict>,
     asgi: &Bound<'py, PyDict>,
-) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyBytes>)> {
+) -> PyResult<Option<(Bound<'py, PyDict>, Bound<'py, PyBytes>)>> {
     let py = payload.py();
-    let head = Head::parse(payload.as_bytes()).ok_or_else(|| PyValueError::new_err("P-8: a malformed head"))?;
+    let Some(head) = Head::parse(payload.as_bytes()) else { return Ok(None) };
     let (path, query) = head.path_and_query();
     let scope = PyDict::new(py);
     scope.set_item(intern!(py, "type"), intern!(py, "http"))?;
@@ -35,7 +34,7 @@ pub(crate) fn request<'py>(
     scope.set_item(intern!(py, "server"), address(py, head.authority, Some(port))?)?;
     scope.set_item(intern!(py, "state"), state.copy()?)?;
     scope.set_item(intern!(py, "extensions"), extensions(py, &head)?)?;
-    Ok((scope, PyBytes::new(py, head.body)))
+    Ok(Some((scope, PyBytes::new(py, head.body))))
 }
 
 fn headers<'py>(py: Python<'py>, head: &Head<'_>) -> PyResult<Bound<'py, PyList>> {
