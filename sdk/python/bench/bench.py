@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Processor time of a request to a Python service over the pipe, beside other servers of Python: with the same gateway in
-front of them, and without one.
+"""Processor time of a request to a Python service over the pipe, beside other servers of Python: with the same gateway
+in front of them, and without one.
 
     sdk/python/bench/bench.py --pilotlight target/release/pilotlight --load target/release/examples/load \\
         --python VENV/bin/python [--only flask,starlette,websocket,cold] [--rounds 5] [--secs 2] [--out FILE]
@@ -68,7 +68,8 @@ class Bench:
 
     def __init__(self, options, group, folder):
         self.options, self.group, self.folder, self.programs, self.variants = options, group, folder, [], {}
-        self.environment = {"PYTHONPATH": f"{HERE}{os.pathsep}{SDK}", "VIRTUAL_ENV": str(Path(options.python).parents[1])}
+        where = str(Path(options.python).parents[1])
+        self.environment = {"PYTHONPATH": f"{HERE}{os.pathsep}{SDK}", "VIRTUAL_ENV": where}
 
     def begin(self):
         waiting, urls = [], {}
@@ -133,7 +134,8 @@ class Bench:
         command = ["taskset", "-c", str(self.options.load_core), *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=secs + 30)
         if done.returncode:
-            raise Failed(f"{self.group} {target}: {done.stderr.strip()[-300:]} {(Path(self.folder) / 'log').read_text()[-500:]}")
+            log = (Path(self.folder) / "log").read_text()
+            raise Failed(f"{self.group} {target}: {done.stderr.strip()[-300:]} {log[-500:]}")
         if self.group == "websocket":
             return int(done.stdout)
         said = json.loads(done.stdout)
@@ -190,7 +192,8 @@ def run(options, group):
         finally:
             bench.stop()
     for (target, connections), variants in found.items():
-        print(f"\n{group} {target}, {connections} connection{'s' * (connections > 1)}: CPU of an answer; answers a second")
+        clients = f"{connections} connection{'s' * (connections > 1)}"
+        print(f"\n{group} {target}, {clients}: CPU of an answer; answers a second")
         for name, values in sorted(variants.items(), key=lambda pair: statistics.median(cpu for cpu, _ in pair[1])):
             cpu, rate = zip(*values)
             print(f"  {name:20} {statistics.median(cpu):7.1f} us  {statistics.median(rate):8.0f}")

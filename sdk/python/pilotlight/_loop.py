@@ -88,6 +88,8 @@ class Link(Flow, asyncio.Protocol):
             self.fail(error)
 
     def on_frame(self, kind, flags, exchange, payload):
+        if kind == REQUEST and kind in self.rules:
+            return self.on_request(kind, flags, exchange, payload)
         if kind == RESET and not exchange:
             raise OSError(f"the gateway says: {str(payload[NUMBERS.size :], 'utf-8', 'replace')}")
         known, on_frame = HELLO <= kind <= LOG, self.rules.get(kind)
@@ -103,18 +105,23 @@ class Link(Flow, asyncio.Protocol):
         self.rules, self.minor = RULES[self.kind], int(keys.get(b"minor", 0))
 
     def on_request(self, kind, flags, number, payload):
-        check(self.kind == "shared" or not self.open, "P-19: REQUEST before the exchange before it has ended")
-        check(self.kind == "own" or flags & END, "P-14: REQUEST without END on a shared connection")
-        check(len(self.open) < self.instance.exchanges, "P-14: more than {} exchanges at once", self.instance.exchanges)
-        check(number and number not in self.open, "P-15: the exchange id {} is 0 or open", number)
         offered = bool(flags & UPGRADE and self.kind == "own" and self.minor)
-        check(flags & END or not offered, "P-38: REQUEST with UPGRADE and without END")
+        if not (number and number not in self.open and len(self.open) < self.instance.exchanges and flags & END):
+            self.check_request(flags, number, offered)
+        check(self.kind == "shared" or not self.open, "P-19: REQUEST before the exchange before it has ended")
         exchange = self.instance.begin(self, number, bool(flags & END), offered, payload)
         self.open[number] = exchange
         if self.instance.draining:
             exchange.cut(REFUSED)  # P-31
         else:
             exchange.start()
+
+    def check_request(self, flags, number, offered):
+        """What is unusual about a request, and may be wrong."""
+        check(self.kind == "own" or flags & END, "P-14: REQUEST without END on a shared connection")
+        check(len(self.open) < self.instance.exchanges, "P-14: more than {} exchanges at once", self.instance.exchanges)
+        check(number and number not in self.open, "P-15: the exchange id {} is 0 or open", number)
+        check(flags & END or not offered, "P-38: REQUEST with UPGRADE and without END")
 
     def on_part(self, kind, flags, number, payload):
         exchange = self.open.get(number)
@@ -147,10 +154,12 @@ class Link(Flow, asyncio.Protocol):
         self.instance.dial({1: "own", 2: "shared"}[wanted], count, worker)
 
     def finish(self, data):
-        """Sends a final frame with those that other exchanges finish in this turn of the loop."""
-        if not self.out:
+        """Sends a final frame with those that other exchanges finish in this turn of the loop; the last one at once."""
+        if self.open and not self.out:
             self.instance.loop.call_soon(self.flush)
         self.out.append(data)
+        if not self.open:
+            self.flush()
 
     def write(self, data):
         self.flush()
@@ -259,7 +268,8 @@ class Instance:
         self.drain()
 
     def stir(self):
-        if self.moved:
+        """Something has ended, which who ends the instance waits for."""
+        if self.draining:
             self.moved.set()
 
     async def run(self):

@@ -109,8 +109,8 @@ def serve(
 
     `exchanges` is how many requests a shared connection takes before they are answered, `max_own` how many large or
     streamed requests run at once, `max_upgraded` how many WebSockets may be open, `max_message` how many bytes a
-    message of one may have. When a client has gone the application gets `http.disconnect`; `patience_s` later its task is
-    cancelled. It takes over SIGTERM and SIGINT and runs an event loop of its own, so it runs in the main thread.
+    message of one may have. When a client has gone the application gets `http.disconnect`; `patience_s` later its task
+    is cancelled. It takes over SIGTERM and SIGINT and runs a loop of its own, so it runs in the main thread.
     """
     if not environ.get("PILOTLIGHT_SOCKET") or not environ.get("PILOTLIGHT_TOKEN"):
         sys.stderr.write(f"pilotlight: PILOTLIGHT_SOCKET is not set.\n{sys.modules[__package__].__doc__ or ''}")

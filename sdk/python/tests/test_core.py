@@ -1,4 +1,4 @@
-"""Which core answers: the compiled one if it is there, Python's if PILOTLIGHT_PURE says so; and what only the first has."""
+"""Which core answers: the compiled one if it is there, Python's if PILOTLIGHT_PURE says so; what both have to do."""
 
 import glob
 import os
