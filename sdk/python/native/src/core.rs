@@ -1,9 +1,9 @@
 //! The threads of a service whose handlers block, and which of them reads.
 //!
-//! One thread reads from all shared connections, takes Python's lock once, and runs the handlers of what it has read, in
-//! order. Their answers leave together before it reads again (P-18). A second thread costs two switches a batch, so none
-//! is woken while handlers only compute. When they wait for something (less processor time than time has passed), or
-//! one has run for a tick, an idle thread or a new one takes the rest of the queue, or reads.
+//! One thread reads from all shared connections, takes Python's lock once, and runs the handlers of what it has read,
+//! in order. Their answers leave together before it reads again (P-18). A second thread costs two switches a batch, so
+//! none is woken while handlers only compute. When they wait for something (less processor time than time has passed),
+//! or one has run for a tick, an idle thread or a new one takes the rest of the queue, or reads.
 //!
 //! Invariants: at most one thread reads. No lock of this module is held while Python's is waited for.
 
