@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::time::{ClockId, clock_gettime};
@@ -150,7 +151,7 @@ impl Core {
             state.is_reading = true;
             state.links.iter().find(|one| Arc::ptr_eq(&one.socket, &wire.0)).cloned()
         };
-        if let Some(link) = link {
+        if let Some(link) = link.filter(|link| has_something(&link.socket)) {
             let mut buffer = vec![0; READ_BYTES];
             let read = link.socket.read(&mut buffer, RecvFlags::DONTWAIT);
             if read != Err(Errno::AGAIN) {
@@ -188,6 +189,12 @@ impl Core {
             state.threads == 0
         })
     }
+}
+
+/// Whether a read would bring something.
+fn has_something(socket: &Socket) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// As `time.monotonic()`.
