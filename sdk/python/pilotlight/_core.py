@@ -2,9 +2,15 @@
 
 from posix import environ
 
-native = None
-if environ.get(b"PILOTLIGHT_PURE", b"") in (b"", b"0"):
+
+def load():
+    if environ.get(b"PILOTLIGHT_PURE", b"0") not in (b"", b"0"):
+        return None
     try:
-        from . import _native as native
+        from . import _native
     except ImportError:
-        pass  # not built for this Python: everything is done in Python
+        return None  # not built for this Python: everything is done in Python
+    return _native
+
+
+native = load()
