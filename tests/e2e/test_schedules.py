@@ -201,7 +201,8 @@ class Upgrade(Upgrading):
         self.assertIsNone(gateway.process.poll(), "it did not wait for the run")
         (gateway.folder / "go").touch()
         self.assertEqual(gateway.wait(), 0)
-        self.assertEqual(gateway.output().count("the run of a schedule is over"), 2)
+        over = "the run of a schedule is over"
+        self.assert_eventually(lambda: gateway.output().count(over) == 2, "not told of both runs")
 
 
 if __name__ == "__main__":

@@ -80,6 +80,11 @@ keep_releases = 3
 health = { path = "/healthz", host = "app.example", status = 204, timeout = "5s" }
 [services.b]
 url = "http://127.0.0.1:9000"
+[services.php]
+command = "php-cgi"
+transport = "fastcgi"
+concurrency = 1
+cgi = { root = ".", keep_connections = 1 }
 [[schedules]]
 cron = "30 2 * * 1-5"
 service = "a"
@@ -291,6 +296,7 @@ class Schema(unittest.TestCase):
         places = {
             "Top": (full, ()), "Limits": (full, ("limits",)), "CacheRedis": (rules, ("cache", "redis")),
             "Service": (full, ("services", "node")), "ServiceQueue": (full, ("services", "node", "queue")),
+            "ServiceCgi": (rules, ("services", "php", "cgi")),
             "ServiceHealth": (rules, ("services", "released", "health")),
             "ServiceLimits": (full, ("services", "node", "limits")),
             "ServiceCgroup": (full, ("services", "node", "cgroup")),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    CgiOptions, GatewayOptions, Inherited, IoUring, IssuerOptions, ListenAddr, RedisTier,
-    ServiceTarget, Serving, Settings, StorageSettings, TraceOptions,
+    CgiOptions, GatewayOptions, Inherited, IoUring, IssuerOptions, ListenAddr, RedisTier, ServiceTarget, Serving,
+    Settings, StorageSettings, TraceOptions,
 };
 use pilotlight_supervisor::{Service, ServiceSpec};
 use pilotlight_tls::{Protocol, TlsContext, TlsSettings};

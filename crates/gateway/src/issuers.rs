@@ -75,7 +75,8 @@ impl Issuers {
 
     fn sign_locally(&self, listen: &[ListenAddr], serving: &Serving) -> Result<(), IssuerError> {
         let has_tls = listen.iter().any(|address| matches!(address, ListenAddr::Tls(_)));
-        let hosts = if has_tls { hosts_of(&serving.routes, &serving.local_hosts, &self.store) } else { BTreeSet::new() };
+        let hosts =
+            if has_tls { hosts_of(&serving.routes, &serving.local_hosts, &self.store) } else { BTreeSet::new() };
         let mut signing = self.signing.lock();
         match &*signing {
             Some(thread) => thread.follow(hosts),

@@ -100,10 +100,10 @@ pub use jwks::{KeySource, KeysAt, KeysFileError, check_authority_file, check_key
 pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
-    Abandoned, AccessField, AccessFormat, AccessLogOptions, CacheSettings, CgiOptions, EVENTS_PATH,
-    External, ExternalAddr, GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr,
-    PlainHttp, RedisTier, Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo, SendFolder, ServerProtocol,
-    ServerTiming, ServiceTarget, Serving, Settings,
+    Abandoned, AccessField, AccessFormat, AccessLogOptions, CacheSettings, CgiOptions, EVENTS_PATH, External,
+    ExternalAddr, GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr, PlainHttp, RedisTier,
+    Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerTiming, ServiceTarget,
+    Serving, Settings,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
