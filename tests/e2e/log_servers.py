@@ -83,7 +83,7 @@ class Datagrams:
             self.all.append(entry(data) if self.is_journal else data.decode())
 
     def _sealed(self, fd):
-        with os.fdopen(fd, "rb") as file:
+        with os.fdopen(fd, "rb"):
             assert fcntl.fcntl(fd, F_GET_SEALS) & SEALS == SEALS, "the file of memory is not sealed"
             self.sealed += 1
             return os.pread(fd, os.fstat(fd).st_size, 0)
