@@ -52,9 +52,9 @@ pub(super) fn limits(config: Option<&Config>, pid: Option<u64>) -> Vec<Finding> 
     }
     if config.is_none_or(|config| config.io_uring) {
         findings.push(match Batch::with_io_uring() {
-            Ok(_) => Area::Limits.ok("io_uring may be used"),
+            Ok(_) => Area::Limits.ok("io_uring is available"),
             Err(why) => Area::Limits.note(
-                format!("io_uring may not be used ({why}): messages are sent one by one"),
+                format!("io_uring is not available ({why}): messages are sent one by one"),
                 "allow it in the container's seccomp profile or by `sysctl kernel.io_uring_disabled=0`; it is not needed",
             ),
         });
@@ -104,7 +104,7 @@ fn clock(since_1970: Duration) -> Finding {
             "the clock shows a time in the past: certificates are not valid yet, caches and tokens go wrong",
             "set it, and have it kept: `timedatectl set-ntp true`",
         ),
-        false => Area::Limits.ok("the clock shows a time that can be"),
+        false => Area::Limits.ok("the clock is plausible"),
     }
 }
 
@@ -165,7 +165,7 @@ pub(super) fn kernel(config: Option<&Config>, tried: Option<Result<SandboxBounds
     let mut findings = vec![in_force(tried, asked.sandbox)];
     findings.push(cgroup(own_cgroup(), config.is_some(), asked.cgroup));
     findings.push(match beneath() {
-        Ok(()) => Area::Isolation.ok("openat2: no path of a request leads out of a folder of files"),
+        Ok(()) => Area::Isolation.ok("openat2 is available: no request path can leave a folder of files"),
         Err(error) => Area::Isolation.note(
             format!("openat2 may not be used ({error}): paths are followed part by part, which is slower"),
             "allow it in the container's seccomp profile; Linux has it from 5.6 on",
@@ -177,21 +177,21 @@ pub(super) fn kernel(config: Option<&Config>, tried: Option<Result<SandboxBounds
 fn cgroup(own: Result<String, String>, has_file: bool, is_asked: bool) -> Finding {
     let remedy = "a system with cgroup v2; `Delegate=yes` in the unit, or `systemd-run --user --scope -p Delegate=yes pilotlight`";
     match own {
-        Ok(path) => Area::Isolation.ok(format!("cgroup v2, which this process may divide: {path}")),
+        Ok(path) => Area::Isolation.ok(format!("cgroup v2 is available and delegated to this process: {path}")),
         Err(why) if is_asked => {
-            Area::Isolation.problem(format!("limits of `cgroup` in the file have no effect: {why}"), remedy)
+            Area::Isolation.problem(format!("`cgroup` limits in the file have no effect: {why}"), remedy)
         }
         Err(why) if has_file => {
-            Area::Isolation.ok(format!("no service has limits by `cgroup`, which are not to be had: {why}"))
+            Area::Isolation.ok(format!("no service uses `cgroup` limits, which are not available here: {why}"))
         }
-        Err(why) => Area::Isolation.note(format!("limits of `cgroup` would have no effect: {why}"), remedy),
+        Err(why) => Area::Isolation.note(format!("`cgroup` limits would have no effect: {why}"), remedy),
     }
 }
 
 fn in_force(tried: Option<Result<SandboxBounds, String>>, is_asked: bool) -> Finding {
     let missing = match tried {
         Some(Ok(bounds)) => match bounds.missing() {
-            None => return Area::Isolation.ok("`sandbox = \"strict\"` binds all that it can"),
+            None => return Area::Isolation.ok("everything that `sandbox = \"strict\"` needs is available"),
             Some(missing) => format!("`sandbox = \"strict\"` does not keep a service from {missing}"),
         },
         Some(Err(why)) => format!("`sandbox = \"strict\"` cannot be had: {why}"),

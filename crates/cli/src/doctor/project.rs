@@ -52,9 +52,10 @@ pub(super) fn services(config: &Config) -> Vec<Finding> {
     let specs: Vec<&ServiceSpec> = config.services.iter().filter_map(|service| service.spec()).collect();
     let others = match config.services.len() - specs.len() {
         0 => String::new(),
-        count => format!(", {count} that others start"),
+        count => format!("; {count} run elsewhere"),
     };
-    let mut findings = vec![Area::Services.ok(format!("{} to start{others}", counted(specs.len(), "service")))];
+    let mut findings =
+        vec![Area::Services.ok(format!("the gateway starts {}{others}", counted(specs.len(), "service")))];
     findings.extend(specs.into_iter().filter(|spec| spec.transport == Transport::Pipe).filter_map(sdk));
     findings
 }
