@@ -16,7 +16,6 @@ import argparse
 import http.client
 import json
 import os
-import shutil
 import socket
 import statistics
 import subprocess
@@ -80,11 +79,7 @@ class Program(Kind):
         return body != before
 
     def start(self):
-        # The first start fails, as the program is not there yet.
-        dev = Dev({self.file: "0"}, arguments=["--over", "pipe"], command=["./demo"])
-        shutil.copy(DEMO, dev.folder / "demo~")
-        (dev.folder / "demo~").rename(dev.folder / "demo")
-        return dev
+        return Dev({self.file: "0"}, arguments=["--over", "pipe"], command=[str(DEMO)])
 
 
 KINDS = [

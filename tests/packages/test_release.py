@@ -17,6 +17,7 @@ PLACES = (
     "sdk/python/pyproject.toml",
     "sdk/node/package.json",
     "sdk/node/package-lock.json",
+    *check.SDKS,
 )
 
 
