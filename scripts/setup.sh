@@ -243,9 +243,9 @@ for_test() {
     say "installing prometheus-client into $VENV, which reads OpenMetrics in the end-to-end tests"
     pip_install prometheus-client==0.22.1 || die "prometheus-client could not be installed (see above)"
   fi
-  if ! has_modules pytest xdist; then
-    say "installing pytest and pytest-xdist into $VENV, which run the end-to-end tests"
-    pip_install pytest==9.2.0 pytest-xdist==3.8.0 || die "they could not be installed (see above)"
+  if ! has_modules pytest xdist pytest_rerunfailures; then
+    say "installing pytest, pytest-xdist and pytest-rerunfailures into $VENV, which run the end-to-end tests"
+    pip_install pytest==9.2.0 pytest-xdist==3.8.0 pytest-rerunfailures==16.7 || die "they could not be installed (see above)"
   fi
   if ! has_modules jsonschema; then
     say "installing jsonschema into $VENV, which reads the JSON Schema of pilotlight.toml in tests"

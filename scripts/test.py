@@ -51,6 +51,8 @@ LIMIT_S = 3600.0
 SLOWEST = 50
 # Lines that are printed: of a suite that passed, of one that failed, of the reason of a test that failed.
 LINES = {"passed": 3, "failed": 150, "reason": 24}
+# What pytest and nextest print of a test that failed and passed when it was run once more.
+FLAKY = re.compile(r"^PASSED (\S+)|^ +FLAKY .*?\] +(?:\(.*?\) +)?(.+)$", re.M)
 # What the programs of sdk/conformance print of each transcript and check.
 LINE = re.compile(r"^(ok  |FAIL|skip) (.*?)(?: \(P-[^)]*\))?(?: (\d+\.\d+) s)?$", re.M)
 
@@ -82,6 +84,8 @@ class Result:
     wall: float
     cpu: float
     cases: list
+    # Tests that failed, and passed when they were run once more.
+    flaky: list = field(default_factory=list)
     # The last lines of its output.
     end: str = ""
 
@@ -101,7 +105,8 @@ def pytest(name, folder, *words, environment=None, **settings):
     """Tests of unittest and pytest; `-p skips` is tests/skips.py."""
     junit = RESULTS / f"{slug(name)}.xml"
     plugins = ["-p", "skips", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:hypothesispytest"]
-    command = [PYTHON, "-m", "pytest", "--quiet", *plugins, f"--junitxml={junit}", *words]
+    again = ["--reruns", "1", "-rR"]
+    command = [PYTHON, "-m", "pytest", "--quiet", *plugins, *again, f"--junitxml={junit}", *words]
     environment = {"PYTHONPATH": str(ROOT / "tests"), **(environment or {})}
     return Suite(name, command, ROOT / folder, junit, environment, **settings)
 
@@ -195,7 +200,9 @@ def play(suite, environment):
         process.returncode = os.waitstatus_to_exitcode(status)
     text = log.read_text(errors="replace")
     cases = of_junit(suite.junit) if suite.junit else of_lines(text)
-    return Result(suite, process.returncode, time.monotonic() - begin, usage.ru_utime + usage.ru_stime, cases), text
+    flaky = sorted({first or second for first, second in FLAKY.findall(text)})
+    wall, cpu = time.monotonic() - begin, usage.ru_utime + usage.ru_stime
+    return Result(suite, process.returncode, wall, cpu, cases, flaky), text
 
 
 def of_junit(path):
@@ -268,6 +275,10 @@ def report(results, seconds, built):
     print(f"\n=== the {SLOWEST} slowest tests\n")
     for name, case in sorted(cases, key=lambda each: -each[1].seconds)[:SLOWEST]:
         print(f"{case.seconds:>8.1f} s  {name}: {case.name}")
+    print("\n=== flaky: failed, and passed when it was run once more\n")
+    for one in results:
+        for name in one.flaky:
+            print(f"  {one.suite.name}: {name}")
     print("\n=== skipped\n")
     for name, case in cases:
         if case.outcome == "skipped":

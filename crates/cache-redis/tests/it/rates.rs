@@ -183,7 +183,7 @@ fn a_full_server_counts_nothing_and_is_read_from() {
 fn a_paused_server_costs_a_few_budgets() {
     run(|| async {
         let server = Server::start().unwrap();
-        let node = Node::with(&server.url(), Options { budget: Duration::from_millis(20), ..options() });
+        let node = Node::with(&server.url(), Options { budget: Duration::from_millis(200), ..options() });
         assert!(is_admitted(&node, "k", hourly(5)).await);
         server.stop().unwrap();
         for _ in 0..1000 {
