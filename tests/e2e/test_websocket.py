@@ -209,7 +209,7 @@ class Echo(TestCase):
     """Every case on every way. The service that does not echo WebSocket but bytes is in `Bytes`."""
 
     def setUp(self):
-        server = serve(echo, "127.0.0.1", 0, compression=None, max_size=None)
+        server = serve(echo, "127.0.0.1", 0, compression=None, max_size=None, ping_interval=None)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.shutdown)
         url = "http://127.0.0.1:{}".format(server.socket.getsockname()[1])
