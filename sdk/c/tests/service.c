@@ -116,7 +116,12 @@ static void echo(void *data) {
 	for (;;) {
 		while (sent < length) {
 			long n = pilotlight_write(x, held + sent, (size_t)(length - sent));
-			if (n <= 0) return;
+			if (n < 0) { /* the peer has gone: the exchange is still ours to end */
+				length = sent = 0;
+				pilotlight_reset(x, PILOTLIGHT_CANCELLED, 0, "gone");
+				return;
+			}
+			if (n == 0) return;
 			sent += n;
 		}
 		sent = 0;
