@@ -54,8 +54,17 @@ def config(*blocks, **settings):
 
 def rss_kib(gateway):
     """Memory of the gateway's process, its pages of files included."""
+    return _memory_kib(gateway, "VmRSS:")
+
+
+def heap_kib(gateway):
+    """The same without pages of files: the program's own text and data come as they are used."""
+    return _memory_kib(gateway, "RssAnon:")
+
+
+def _memory_kib(gateway, name):
     with open(f"/proc/{gateway.process.pid}/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+        return next(int(line.split()[1]) for line in status if line.startswith(name))
 
 
 def demo_gateway(*blocks, dev=True, **settings):
