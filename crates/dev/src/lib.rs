@@ -25,6 +25,6 @@ pub use ignore::Ignore;
 pub use machine::{Installed, Machine};
 pub use name::label;
 pub use render::render;
-pub use settle::{LONGEST_SAVE, QUIET};
+pub use settle::{LONGEST_SAVE, QUIET, QUIET_AFTER_WHOLE};
 pub use walk::MAX_FOLDERS;
 pub use watch::{Change, Watch, WatchError};

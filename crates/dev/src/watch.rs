@@ -1,7 +1,7 @@
 //! The files of a project, watched on a thread of its own.
 //!
 //! ```text
-//!  kernel ─ events ─▶ queue ─▶ thread: ignored? ─▶ Began, at once ─▶ nothing for QUIET ─▶ Settled
+//!  kernel ─ events ─▶ queue ─▶ thread: ignored? ─▶ Began, at once ─▶ nothing for some milliseconds ─▶ Settled
 //! ```
 //! Each folder has a watch of its own, so that nothing is watched that does not count: one folder of dependencies may
 //! have more files than a project.
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
-use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
+use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
 use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::ignore::Ignore;
-use crate::settle::Settle;
+use crate::settle::{Left, Settle};
 use crate::walk::{MAX_FOLDERS, is_environment, walk};
 
 /// Events that wait for the thread; when there are more, everything counts as changed.
@@ -30,7 +30,8 @@ const MAX_NAMED: usize = 32;
 pub enum Change {
     /// A file changes, and more may follow at once. Its path; that of the project's folder if it is not known.
     Began(PathBuf),
-    /// Nothing has changed for [`QUIET`](crate::QUIET): these have, the first of them if there are many.
+    /// Nothing has changed any more for [`QUIET`](crate::QUIET) at most: these have, the first of them if there are
+    /// many.
     Settled(BTreeSet<PathBuf>),
     /// Changes below some folder are not seen, for this reason.
     Blind(String),
@@ -126,6 +127,15 @@ fn counts(event: &Event) -> bool {
     }
 }
 
+/// What an event says of its file.
+fn left(kind: EventKind) -> Left {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write))
+        | EventKind::Modify(ModifyKind::Name(RenameMode::To | RenameMode::Both)) => Left::Whole,
+        _ => Left::Part, // what is removed may be written anew
+    }
+}
+
 fn refused(folder: &Path, source: notify::Error) -> WatchError {
     const EMFILE: i32 = 24;
     const ENOSPC: i32 = 28;
@@ -175,8 +185,9 @@ impl<F: FnMut(Change)> Watching<F> {
             if let Err(error) = self.add(&root) {
                 (self.on)(Change::Blind(error.to_string()));
             }
-            return self.changed(root);
+            return self.changed(root, Left::Part);
         }
+        let left = left(event.kind);
         let may_be_folder = matches!(
             event.kind,
             EventKind::Any
@@ -188,7 +199,7 @@ impl<F: FnMut(Change)> Watching<F> {
             if may_be_folder && path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
                 self.folder_came(&path);
             } else if !self.ignore.ignores_file(relative) && relative != Path::new("") {
-                self.changed(path);
+                self.changed(path, left);
             }
         }
     }
@@ -200,14 +211,14 @@ impl<F: FnMut(Change)> Watching<F> {
             return;
         }
         match self.add(folder) {
-            Ok(Some(file)) => self.changed(file),
+            Ok(Some(file)) => self.changed(file, Left::Part),
             Ok(None) => {}
             Err(error) => (self.on)(Change::Blind(error.to_string())),
         }
     }
 
-    fn changed(&mut self, path: PathBuf) {
-        self.settle.changed(Instant::now());
+    fn changed(&mut self, path: PathBuf, left: Left) {
+        self.settle.changed(Instant::now(), left);
         if self.named.len() < MAX_NAMED && self.named.insert(path.clone()) {
             (self.on)(Change::Began(path));
         }
