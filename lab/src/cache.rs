@@ -247,7 +247,7 @@ fn find_services(setting: &Setting) -> (Vec<Service>, Vec<Skipped>) {
 fn interpreters() -> Interpreters {
     let python = Path::new(SYSTEM_PYTHON);
     let python = if python.exists() { python } else { Path::new("python3") };
-    Interpreters { python: python.to_owned(), node: "node".into() }
+    Interpreters { python: python.to_owned(), node: "node".into(), peers: None }
 }
 
 /// For load, where its start is none of the measurement: with uvicorn, if a checkout has it. Then it is not missing any

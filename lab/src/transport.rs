@@ -2,6 +2,7 @@
 //! processes and real cold starts, for services in several languages, beside other gateways. `docs/lab/transport.md`
 //! says how to read it.
 
+mod built;
 pub(crate) mod cases;
 pub(crate) mod client;
 mod compare;
@@ -37,7 +38,7 @@ use experiment::Measurements;
 use measure::{Measurement, Requests};
 use peers::Peers;
 use results::{CaseResult, Configuration, Results, SCHEMA};
-use services::{Interpreters, Language, Service};
+use services::{Interpreters, Language, Service, Socket};
 use target::Setup;
 
 const JSON_FILE: &str = "transport.json";
@@ -49,8 +50,13 @@ pub struct TransportArguments {
     /// The folder for report.json, transport.json and transport.md; made if it is not there
     #[arg(long, value_name = "DIR", default_value = DEFAULT_OUT)]
     out: PathBuf,
-    /// Languages of the services
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "python,node,rust")]
+    /// Languages of the services; those that lab/peers/languages/build.sh builds are left out where they are not built
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "python,node,rust,c,dotnet,go,haskell,java,php,ruby"
+    )]
     services: Vec<Language>,
     /// Cases
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cached,http-warm,http-cold,pipe-warm,pipe-cold")]
@@ -143,7 +149,7 @@ impl Transport {
             cases,
             requests: (arguments.requests, arguments.warmup, rounds),
             peers: !arguments.no_peers,
-            interpreters: Interpreters { python: arguments.python.clone(), node: arguments.node.clone() },
+            interpreters: Interpreters { python: arguments.python.clone(), node: arguments.node.clone(), peers: None },
             run: RefCell::new(None),
         }
     }
@@ -156,7 +162,7 @@ impl Transport {
             cases: Case::ALL.to_vec(),
             requests: (50, 5, 10),
             peers: true,
-            interpreters: Interpreters { python: "python3".into(), node: "node".into() },
+            interpreters: Interpreters { python: "python3".into(), node: "node".into(), peers: None },
             run: RefCell::new(None),
         }
     }
@@ -171,10 +177,11 @@ impl Transport {
         Configuration { requests, warmup, rounds, services, cases: self.cases.clone(), seed: setting.seed }
     }
 
-    fn find_services(&self, languages: &[Language], scratch: &Path) -> (Vec<Service>, Vec<Skipped>) {
+    fn find_services(&self, languages: &[Language], setting: &Setting) -> (Vec<Service>, Vec<Skipped>) {
+        let interpreters = Interpreters { peers: setting.peers.clone(), ..self.interpreters.clone() };
         let (mut services, mut skipped) = (Vec::new(), Vec::new());
         for language in languages {
-            match services::find(*language, &self.interpreters, scratch) {
+            match services::find(*language, &interpreters, &setting.scratch) {
                 Ok((service, missing)) => {
                     services.push(service);
                     skipped.extend(missing);
@@ -191,7 +198,7 @@ impl Transport {
         setting: &Setting,
     ) -> anyhow::Result<(Setup, Vec<Skipped>, BTreeMap<String, String>)> {
         let scratch = setting.scratch.as_path();
-        let (services, mut skipped) = self.find_services(&configuration.services, scratch);
+        let (services, mut skipped) = self.find_services(&configuration.services, setting);
         if services.is_empty() {
             let whys: Vec<String> = skipped.iter().map(|s| format!("{}: {} ({})", s.what, s.why, s.install)).collect();
             bail!("there is no service to measure: {}", whys.join("; "));
@@ -256,7 +263,7 @@ impl Experiment for Transport {
     }
 
     fn participants(&self, setting: &Setting) -> Vec<Participant> {
-        let (services, mut missing) = self.find_services(&self.configuration(setting).services, &setting.scratch);
+        let (services, mut missing) = self.find_services(&self.configuration(setting).services, setting);
         let python = services.iter().find(|service| service.language == Language::Python);
         let (peers, missing_peers) =
             Peers::find(python.map(|service| service.runtime.program.as_path()), &setting.scratch);
@@ -327,9 +334,13 @@ fn variants(configuration: &Configuration, setup: &Setup) -> Vec<Variant> {
                 Case::HttpWarm | Case::HttpCold => service.http.iter().map(|server| server.name).collect(),
                 Case::Cached | Case::PipeWarm | Case::PipeCold => vec![service.pipe.name],
             };
+            let is_inherited = |name: &str| {
+                let server = service.http.iter().find(|server| server.name == name);
+                server.is_none_or(|server| matches!(server.socket, Socket::Inherited | Socket::InheritedOrPath))
+            };
             for server in servers {
                 variants.push(variant(server, Front::Pilotlight));
-                if case.is_cold() {
+                if case.is_cold() && is_inherited(server) {
                     variants.push(variant(server, Front::Bare));
                 }
             }
@@ -342,13 +353,14 @@ fn variants(configuration: &Configuration, setup: &Setup) -> Vec<Variant> {
 
 fn peers_beside(case: Case, service: &Service, setup: &Setup, first: bool) -> Vec<Variant> {
     let [nginx, uwsgi, mod_fcgid] = setup.peers.present();
+    let by_path = || service.http.iter().filter(|server| server.socket == Socket::InheritedOrPath);
     let variant = |server, front| Variant { case, language: service.language, server, front, role: Role::Measured };
     let mut variants = Vec::new();
     if nginx && case == Case::HttpWarm {
-        variants.extend(service.http.iter().map(|server| variant(server.name, Front::Nginx)));
+        variants.extend(by_path().map(|server| variant(server.name, Front::Nginx)));
     }
     if nginx && first && case == Case::Cached {
-        variants.extend(service.http.first().map(|server| variant(server.name, Front::Nginx)));
+        variants.extend(by_path().next().map(|server| variant(server.name, Front::Nginx)));
     }
     if service.language == Language::Python && matches!(case, Case::HttpWarm | Case::HttpCold) {
         variants.extend(uwsgi.then(|| variant("WSGI", Front::Uwsgi)));

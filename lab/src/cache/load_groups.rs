@@ -12,7 +12,7 @@ use super::{Lab, SETUP};
 use crate::experiment::model::{Metric, Role, Skipped, Software};
 use crate::experiment::{Amount, Group, Lifetime, Participant, Question, Variant};
 use crate::service::answer_body;
-use crate::transport::services::Service;
+use crate::transport::services::{Service, Socket};
 
 /// The subject's id in every group.
 pub(super) const OWN: &str = "pilotlight";
@@ -136,7 +136,8 @@ impl<'a> Proxied<'a> {
         let lane = |id: &str, title: &str, role, software, start| {
             variant(lab, &self.id, (id, title, role), software, &shape, lifetime, start)
         };
-        let http = self.service.http.last().unwrap_or(&self.service.pipe).clone();
+        let http = self.service.http.iter().rfind(|server| server.socket == Socket::InheritedOrPath);
+        let http = http.unwrap_or(&self.service.pipe).clone();
         let (http_name, language) = (http.name, self.service.language.title());
         let runtime = |server: &str| Software {
             name: format!("{language}, {server}"),

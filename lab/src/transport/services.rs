@@ -1,4 +1,4 @@
-//! The services under measurement: one handler in three languages, over the pipe and over HTTP.
+//! The services under measurement: one handler in each language, over the pipe and over HTTP.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::built;
 use crate::experiment::model::Skipped;
 use crate::processes;
 use crate::service::SERVICE;
@@ -20,6 +21,22 @@ pub(crate) enum Language {
     Node,
     /// This binary itself.
     Rust,
+    /// C99, by the C compiler of the machine.
+    C,
+    /// .NET, by Mono.
+    #[value(name = "dotnet")]
+    #[serde(rename = "dotnet")]
+    DotNet,
+    /// Go.
+    Go,
+    /// Haskell, by GHC.
+    Haskell,
+    /// Java, 17 or later.
+    Java,
+    /// PHP, 8.1 or later.
+    Php,
+    /// Ruby, 3.1 or later.
+    Ruby,
 }
 
 impl Language {
@@ -30,6 +47,13 @@ impl Language {
             Self::Python => "Python",
             Self::Node => "Node",
             Self::Rust => "Rust",
+            Self::C => "C",
+            Self::DotNet => ".NET",
+            Self::Go => "Go",
+            Self::Haskell => "Haskell",
+            Self::Java => "Java",
+            Self::Php => "PHP",
+            Self::Ruby => "Ruby",
         }
     }
 }
@@ -37,11 +61,28 @@ impl Language {
 /// The name of the server of every service over the pipe.
 pub(crate) const SDK: &str = "SDK";
 
+/// How a server that is no SDK is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Socket {
+    /// It listens on descriptor 3, or on the path that is its last argument.
+    InheritedOrPath,
+    /// It listens on descriptor 3.
+    Inherited,
+    /// It listens on the port in `PORT`.
+    Port,
+    /// It takes FastCGI on descriptor 0.
+    FastCgi,
+}
+
 /// A program that answers, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     /// The SDK or the HTTP server.
     pub(crate) name: &'static str,
+    /// How it is reached; of no meaning over the pipe.
+    pub(crate) socket: Socket,
+    /// The folder of the scripts, if it runs some by FastCGI.
+    pub(crate) scripts: Option<PathBuf>,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
 }
@@ -75,6 +116,8 @@ pub(crate) struct Interpreters {
     pub(crate) python: PathBuf,
     /// A Node.js.
     pub(crate) node: PathBuf,
+    /// The `lab/peers` of a checkout, with what is built there of other languages.
+    pub(crate) peers: Option<PathBuf>,
 }
 
 /// Finds what a service in this language needs. `files` is where the embedded files are.
@@ -90,6 +133,7 @@ pub(crate) fn find(
         Language::Python => python(&interpreters.python, files),
         Language::Node => node(&interpreters.node, files).map(|service| (service, Vec::new())),
         Language::Rust => rust().map(|service| (service, Vec::new())),
+        other => built::find(other, interpreters.peers.as_deref().unwrap_or(Path::new("lab/peers"))),
     }
 }
 
@@ -102,19 +146,27 @@ fn python(program: &Path, files: &Path) -> Result<(Service, Vec<Skipped>), Skipp
     let server = |name, file: &str| server(name, &runtime.program, &files.join(file));
     let mut http = vec![server("http.server", "lab/peers/http/services/httpserver.py")];
     let mut skipped = Vec::new();
-    if processes::first_line(runtime.program.as_os_str(), &["-c", "import uvicorn"]).is_some() {
-        http.push(server("uvicorn", "lab/peers/http/services/asgi.py"));
-    } else {
-        let why = format!("`{}` cannot import it", runtime.program.display());
-        skipped.push(Skipped::new(
-            "Python over HTTP with uvicorn",
-            &why,
-            "pip install uvicorn, or name a Python that has it: --python",
-        ));
+    for (name, module, socket, file) in PYTHON_SERVERS {
+        if processes::first_line(runtime.program.as_os_str(), &["-c", &format!("import {module}")]).is_some() {
+            http.push(Server { socket, ..server(name, file) });
+        } else {
+            let what = format!("Python over HTTP with {name}");
+            let why = format!("`{}` cannot import it", runtime.program.display());
+            let install = format!("pip install {module}, or name a Python that has it: --python");
+            skipped.push(Skipped::new(&what, &why, &install));
+        }
     }
     let pipe = server(SDK, "lab/peers/http/pipe/service.py");
     Ok((Service { language: Language::Python, runtime, pipe, http }, skipped))
 }
+
+/// Servers of Python beside its own: the module that has to be there, and the service.
+const PYTHON_SERVERS: [(&str, &str, Socket, &str); 4] = [
+    ("uvicorn", "uvicorn", Socket::InheritedOrPath, "lab/peers/http/services/asgi.py"),
+    ("gunicorn", "gunicorn", Socket::Inherited, "lab/peers/http/services/gunicorn_wsgi.py"),
+    ("Granian", "granian", Socket::Port, "lab/peers/http/services/granian_wsgi.py"),
+    ("Hypercorn", "hypercorn", Socket::Inherited, "lab/peers/http/services/hypercorn_asgi.py"),
+];
 
 fn node(program: &Path, files: &Path) -> Result<Service, Skipped> {
     let runtime = runtime(program, &["-p", "process.execPath + '\\tNode ' + process.version"]).ok_or_else(|| {
@@ -131,6 +183,8 @@ fn rust() -> Result<Service, Skipped> {
         .map_err(|e| Skipped::new("Rust services", &format!("{e:#}"), "start pilotlight-lab by its path"))?;
     let server = |name, transport: &str| Server {
         name,
+        socket: Socket::InheritedOrPath,
+        scripts: None,
         command: vec![program.clone().into(), SERVICE.into(), transport.into()],
     };
     Ok(Service {
@@ -142,7 +196,7 @@ fn rust() -> Result<Service, Skipped> {
 }
 
 fn server(name: &'static str, program: &Path, file: &Path) -> Server {
-    Server { name, command: vec![program.into(), file.into()] }
+    Server { name, socket: Socket::InheritedOrPath, scripts: None, command: vec![program.into(), file.into()] }
 }
 
 /// Asks an interpreter for its own path and version, in one line with a tab between.
@@ -158,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_missing_interpreter_is_said_with_what_to_install() {
-        let nowhere = Interpreters { python: "/nonexistent/python".into(), node: "/nonexistent/node".into() };
+        let nowhere =
+            Interpreters { python: "/nonexistent/python".into(), node: "/nonexistent/node".into(), peers: None };
         for (language, install) in [(Language::Python, "python3"), (Language::Node, "nodejs")] {
             let skipped = find(language, &nowhere, Path::new("/")).expect_err("it is not there");
             assert!(skipped.why.contains("/nonexistent/") && skipped.install.contains(install), "{skipped:?}");
@@ -167,7 +222,7 @@ mod tests {
 
     #[test]
     fn rust_needs_nothing() {
-        let nowhere = Interpreters { python: "".into(), node: "".into() };
+        let nowhere = Interpreters { python: "".into(), node: "".into(), peers: None };
         let (service, skipped) = find(Language::Rust, &nowhere, Path::new("/")).expect("this binary");
         assert_eq!((service.http.len(), skipped.len()), (1, 0));
         assert_eq!(service.pipe.command[1], SERVICE);

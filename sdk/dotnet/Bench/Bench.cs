@@ -9,7 +9,7 @@ using Pilotlight;
 /// pipe.</summary>
 internal static class Bench
 {
-    private static readonly byte[] Answer = Encoding.ASCII.GetBytes("{\"text\":\"" + new string('x', 189) + "\"}");
+    private static readonly byte[] Answer = Encoding.ASCII.GetBytes("{\"id\":42,\"pad\":\"" + new string('x', 182) + "\"}");
     private static readonly string Pid = Process.GetCurrentProcess().Id.ToString();
 
     private static int Main()

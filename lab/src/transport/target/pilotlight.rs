@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::super::cases::Case;
 use super::super::client::{Answer, Client};
-use super::super::services::Server;
+use super::super::services::{Server, Socket};
 use super::admin::Admin;
 use super::{LISTEN_LIMIT, Processes, Target, text};
 use crate::interrupt;
@@ -99,9 +99,9 @@ fn phases(value: &str) -> Vec<(String, f64)> {
 /// One worker, because there is one client; no cache but in the case that is about it.
 fn configuration(case: Case, server: &Server, others: u32) -> anyhow::Result<String> {
     let (transport, cache, route_cache) = match case {
-        Case::Cached => ("pipe", "true", "\"10h\""),
-        Case::PipeWarm | Case::PipeCold => ("pipe", "false", "false"),
-        Case::HttpWarm | Case::HttpCold => ("http", "false", "false"),
+        Case::Cached => ("transport = \"pipe\"".into(), "true", "\"10h\""),
+        Case::PipeWarm | Case::PipeCold => ("transport = \"pipe\"".into(), "false", "false"),
+        Case::HttpWarm | Case::HttpCold => (over_socket(server)?, "false", "false"),
     };
     let words = server.command.iter().map(|word| text(word.as_ref()));
     // JSON's strings and lists are TOML's as well.
@@ -109,7 +109,7 @@ fn configuration(case: Case, server: &Server, others: u32) -> anyhow::Result<Str
     let mut text = format!(
         "listen = \"127.0.0.1:0\"\nworkers = 1\ndev = true\ncache = {cache}\n\n\
          [admin]\nsocket = \"admin.sock\"\n\n\
-         [services.{SERVICE_NAME}]\ncommand = {command}\ntransport = \"{transport}\"\nidle_timeout = \"none\"\n\n\
+         [services.{SERVICE_NAME}]\ncommand = {command}\n{transport}\nidle_timeout = \"none\"\n\n\
          [[routes]]\npath = \"/\"\nservice = \"{SERVICE_NAME}\"\ncache = {route_cache}\n"
     );
     for other in 1..=others {
@@ -119,13 +119,30 @@ fn configuration(case: Case, server: &Server, others: u32) -> anyhow::Result<Str
     Ok(text)
 }
 
+/// How a service that has no SDK is reached.
+fn over_socket(server: &Server) -> anyhow::Result<String> {
+    Ok(match server.socket {
+        Socket::Inherited | Socket::InheritedOrPath => "transport = \"http\"".into(),
+        Socket::Port => "transport = \"http\"\nsocket = \"port\"".into(),
+        Socket::FastCgi => match &server.scripts {
+            None => "transport = \"fastcgi\"".into(),
+            // A process of such a program answers one request at a time.
+            Some(folder) => {
+                let root = serde_json::to_string(text(folder)?)?;
+                format!("transport = \"fastcgi\"\nconcurrency = 1\ncgi = {{ root = {root} }}")
+            }
+        },
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn words_are_quoted() {
-        let server = Server { name: "SDK", command: vec!["/a \"b\"/python".into(), "c\\d".into()] };
+        let command = vec!["/a \"b\"/python".into(), "c\\d".into()];
+        let server = Server { name: "SDK", socket: Socket::InheritedOrPath, scripts: None, command };
         let text = configuration(Case::HttpCold, &server, 2).expect("UTF-8");
         assert!(text.contains(r#"command = ["/a \"b\"/python","c\\d"]"#), "{text}");
         assert!(text.contains("transport = \"http\"\nidle_timeout = \"none\""), "{text}");

@@ -10,7 +10,7 @@ import pilotlight.httpserver.PipeServer;
  * What sdk/conformance/cpu.py measures: 200 bytes of JSON, by an HttpServer on PORT or of the pipe, or by a Handler.
  */
 public final class Bench {
-    private static final byte[] ANSWER = ("{\"text\":\"" + "x".repeat(189) + "\"}").getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] ANSWER = ("{\"id\":42,\"pad\":\"" + "x".repeat(182) + "\"}").getBytes(StandardCharsets.US_ASCII);
 
     private Bench() {}
 

@@ -1,0 +1,6 @@
+"""The Python service over HTTP: Hypercorn with a bare ASGI app. Listens on fd 3 (LISTEN_FDS)."""
+import sys
+
+from hypercorn.__main__ import main
+
+sys.exit(main(["--bind", "fd://3", "--keep-alive", "300", "--log-level", "error", "bare_asgi:app"]))
