@@ -5,15 +5,21 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 declare -A package=([nginx]=nginx-light [haproxy]=haproxy [varnishd]=varnish [h2o]=h2o [caddy]=caddy [wrk]=wrk [h2load]=nghttp2-client [valgrind]=valgrind [node]=nodejs [cc]=build-essential [pebble]=pebble [faketime]=faketime
-  [uwsgi-core]="uwsgi-core uwsgi-plugin-python3" [apache2]="apache2-bin libapache2-mod-fcgid")
+  [uwsgi-core]="uwsgi-core uwsgi-plugin-python3" [apache2]="apache2-bin libapache2-mod-fcgid" [php]=php-cli [php-cgi]=php-cgi
+  [mcs]="mono-mcs mono-runtime" [ghc]="ghc libghc-wai-dev libghc-network-dev" [ruby]="ruby ruby-rack" [puma]=puma)
+# Without a program of their own: a file that tells whether they are there.
+declare -A library=([/usr/include/fcgiapp.h]=libfcgi-dev [/usr/share/doc/libghc-warp-dev]=libghc-warp-dev)
 venv=peers/http/target/venv
-modules=(uvicorn uvloop httptools flask)
+modules=(uvicorn uvloop httptools flask gunicorn granian hypercorn)
 
 missing=()
 for program in "${!package[@]}"; do
   PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null && continue
   read -ra names <<<"${package[$program]}"
   missing+=("${names[@]}")
+done
+for file in "${!library[@]}"; do
+  [ -e "$file" ] || missing+=("${library[$file]}")
 done
 /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 if [ ${#missing[@]} -gt 0 ]; then
@@ -24,7 +30,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 command -v cargo >/dev/null || { echo "lab/setup.sh: cargo is missing; install Rust from https://rustup.rs" >&2; exit 1; }
 
-if [ ! -x "$venv/bin/uvicorn" ] || [ ! -x "$venv/bin/flask" ]; then
+if [ ! -x "$venv/bin/uvicorn" ] || [ ! -x "$venv/bin/hypercorn" ]; then
   echo "lab/setup.sh: installing ${modules[*]} into lab/$venv"
   /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet "${modules[@]}"
@@ -32,4 +38,5 @@ fi
 echo "lab/setup.sh: building what \`pilotlight lab cache\` compares with"
 (cd peers/http && cargo build --quiet --release -p limit -p hyperd)
 (cd peers/proxyfloor && cargo build --quiet --release)
+peers/languages/build.sh || true # what cannot be built is said, and left out
 echo "lab/setup.sh: ready; run target/release/pilotlight lab cache, or lab/bench.py"

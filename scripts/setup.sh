@@ -65,9 +65,9 @@ has_haskell() {
 # Haskell's compiler, and what sdk/haskell and its tests use.
 need_haskell() {
   need ghc ghc "sdk/haskell"
-  have ghc && has_haskell wai network wai-websockets cryptohash-sha256 && return
+  have ghc && has_haskell wai network wai-websockets warp cryptohash-sha256 && return
   say "libraries of Haskell are missing (sdk/haskell)"
-  packages+=(libghc-wai-dev libghc-network-dev libghc-wai-websockets-dev libghc-cryptohash-sha256-dev)
+  packages+=(libghc-wai-dev libghc-network-dev libghc-wai-websockets-dev libghc-warp-dev libghc-cryptohash-sha256-dev)
 }
 
 # PHP in its two forms; the server's is not in everybody's PATH.
@@ -194,6 +194,11 @@ for_test() {
   need systemd-analyze systemd "tests of the units in the documentation"
   need openssl openssl "tests of the pages about certificates"
   need php php-cli "sdk/php"
+  need puma puma "tests of the lab"
+  if [ ! -e /usr/include/fcgiapp.h ]; then
+    say "there is no libfcgi: tests of the lab"
+    packages+=(libfcgi-dev)
+  fi
   need_ruby
   need_haskell
   need_php

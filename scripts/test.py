@@ -40,6 +40,7 @@ BUILDS = (
     ["sdk/java/build.sh", "target/java"],
     ["sdk/dotnet/build-mono.sh", "target/dotnet"],
     ["sdk/haskell/build.sh", str(HASKELL)],
+    ["lab/peers/languages/build.sh"],
 )
 # Transcripts start a process each: what makes that quick.
 JAVA = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -129,6 +129,20 @@ class Lab(TestCase):
         self.assertEqual(results["configuration"]["requests"], 3)
         self.assertTrue(all(r["success"] == 3 for r in results["results"]))
 
+    def test_services_that_are_built_are_measured(self):
+        languages = ["c", "dotnet", "go", "haskell", "java", "php", "ruby"]
+        amount = ("--cases", "http-warm,pipe-warm", "--requests", "2", "--rounds", "1", "--warmup", "1", "--no-peers")
+        done = subprocess.run(
+            self.command(*amount, "--services", ",".join(languages)),
+            env=self.environment, capture_output=True, text=True, timeout=RUN_LIMIT, cwd=ROOT,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        results = self.results()
+        self.assertEqual(list(mismatches(results, SCHEMA)), [])
+        measured = {(r["service"], r["case"]) for r in results["results"] if (r["failed"], r["errors"]) == (None, 0)}
+        self.assertEqual(measured, {(language, case) for language in languages for case in ("http-warm", "pipe-warm")})
+        self.assertEqual(results["skipped"], [])
+
     def test_what_is_missing_is_skipped_and_named(self):
         done = self.run_lab("--quick", "--services", "rust,node", "--cases", "cached", "--node", "/nonexistent/node")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -12,7 +12,9 @@ part() {
   command -v "$program" >/dev/null || { echo "build.sh: $name: $program is missing" >&2; failed=1; return; }
   rm -rf "${OUT:?}/$name"
   mkdir -p "$OUT/$name"
-  if (set -e; "build_$name" "$OUT/$name"); then
+  (set -e; "build_$name" "$OUT/$name") # not as a condition: there the shell goes on after a failure
+  local status=$?
+  if [ "$status" = 0 ]; then
     echo "build.sh: $name is built"
   else
     rm -rf "${OUT:?}/$name"

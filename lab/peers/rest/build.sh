@@ -10,7 +10,9 @@ part() {
   local name=$1 program=$2
   shift 2
   command -v "$program" >/dev/null || { echo "build.sh: $name: $program is missing" >&2; failed=1; return; }
-  if (set -e; "$@"); then echo "build.sh: $name is built"; else echo "build.sh: $name could not be built (see above)" >&2; failed=1; fi
+  (set -e; "$@") # not as a condition: there the shell goes on after a failure
+  local status=$?
+  if [ "$status" = 0 ]; then echo "build.sh: $name is built"; else echo "build.sh: $name could not be built (see above)" >&2; failed=1; fi
 }
 
 # What a peer is made of, for the report: names and versions in a line, from the standard input.

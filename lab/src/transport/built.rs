@@ -124,6 +124,10 @@ const PROGRAMS: [Programs; 7] = [
             socket: Socket::Inherited,
             scripts: None,
             command: &[
+                "sh",
+                "-c",
+                "export LISTEN_PID=$$; exec \"$@\"", // or it would not look at LISTEN_FDS
+                "sh",
                 "puma",
                 "-q",
                 "-e",

@@ -399,12 +399,13 @@ fn recommendation(
     Some(Recommendation { service, transport, compared_with, because: facts.join("; ") })
 }
 
-/// `a cold start over the pipe takes 0.61 of HTTP's`
+/// `a cold start: the pipe takes 0.61 of what http.server takes`
 fn fact(comparison: &Comparison, what: &str) -> String {
+    let other = comparison.other.splitn(4, '/').nth(3).unwrap_or("HTTP"); // front/language/case/server
     let ratio = comparison.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
     match comparison.verdict {
-        Verdict::Less => format!("{what}: the pipe takes {ratio} of what HTTP takes"),
-        Verdict::More => format!("{what}: the pipe does not win, it takes {ratio} of what HTTP takes"),
+        Verdict::Less => format!("{what}: the pipe takes {ratio} of what {other} takes"),
+        Verdict::More => format!("{what}: the pipe does not win, it takes {ratio} of what {other} takes"),
         Verdict::NoDifference | Verdict::Unknown => format!("{what}: no difference that can be told here ({ratio})"),
     }
 }

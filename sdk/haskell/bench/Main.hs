@@ -15,7 +15,7 @@ main :: IO ()
 main = lookupEnv "PILOTLIGHT_SOCKET" >>= maybe (setNonBlockIfNeeded 3 >> mkSocket 3 >>= \sock -> runSettingsSocket defaultSettings sock app) (const (runPilotlight app))
 
 app :: Application
-app _ respond = respond (responseLBS status200 [("content-type", "application/json")] body)
+app _ respond = respond (responseLBS status200 [("content-type", "application/json"), ("content-length", "200")] body)
 
 body :: L.ByteString
 body = "{\"id\":42,\"pad\":\"" <> L.replicate 182 'x' <> "\"}"

@@ -1,4 +1,4 @@
-"""The Python service over HTTP: uvicorn with a bare ASGI app. Listens on fd 3 (LISTEN_FDS), else on the path that is its argument."""
+"""The Python service over HTTP: uvicorn with a bare ASGI app, on fd 3 or on the path that is its argument."""
 import os
 import sys
 

@@ -6,7 +6,7 @@ from granian.cli import entrypoint
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.argv[1:] = [
-    "--interface", "wsgi", "--port", os.environ["PORT"], "--workers", "1", "--no-ws", "--no-access-log", "--log-level", "error",
-    "--working-dir", here, "wsgi:application",
+    "--interface", "wsgi", "--port", os.environ["PORT"], "--workers", "1", "--no-ws", "--no-access-log",
+    "--log-level", "error", "--working-dir", here, "wsgi:application",
 ]
 entrypoint()

@@ -6,5 +6,8 @@ from gunicorn.app.wsgiapp import run
 
 os.environ["LISTEN_PID"] = str(os.getpid())  # or it would not look at LISTEN_FDS
 here = os.path.dirname(os.path.abspath(__file__))
-sys.argv[1:] = ["--worker-class", "gthread", "--threads", "8", "--keep-alive", "300", "--log-level", "error", "--chdir", here, "wsgi:application"]
+sys.argv[1:] = [
+    "--worker-class", "gthread", "--threads", "8", "--keep-alive", "300", "--log-level", "error",
+    "--chdir", here, "wsgi:application",
+]
 run()

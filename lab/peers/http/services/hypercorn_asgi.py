@@ -3,4 +3,5 @@ import sys
 
 from hypercorn.__main__ import main
 
-sys.exit(main(["--bind", "fd://3", "--keep-alive", "300", "--log-level", "error", "bare_asgi:app"]))
+# No workers: it serves in its own process.
+sys.exit(main(["--bind", "fd://3", "--workers", "0", "--keep-alive", "300", "--log-level", "error", "bare_asgi:app"]))
