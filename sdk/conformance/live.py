@@ -1,7 +1,7 @@
 """Drives an SDK's demo service through the real gateway, as clients would.
 
     live.py --pilotlight target/debug/pilotlight --service '/usr/bin/python3 sdk/python/demo.py' --name python
-            [--only NAME] [--megabytes 64]
+            [--only NAME] [--without NAME] [--megabytes 64]
 """
 
 import argparse
@@ -15,6 +15,7 @@ import time
 import traceback
 from pathlib import Path
 
+import results
 from gateway import Gateway, command, quote
 from http1 import Cut, eventually
 from notation import pattern
@@ -343,9 +344,8 @@ def crash(gateway, _size):
     expect(after and after != before, f"pid was {before}, 10 s after the crash it is {after}")
 
 
-def run(name, binary, service, only, size):
+def run(name, binary, service, checks, size):
     config = CONFIG.format(command=command(shlex.split(service)), dir=quote(os.getcwd()))
-    checks = [function for function in CHECKS if only is None or only in function.__name__]
     failed = 0
     with Gateway(binary, config) as gateway:
         for function in checks:
@@ -380,9 +380,11 @@ def main():
     parser.add_argument("--service", required=True, help="the demo service's command line")
     parser.add_argument("--name", default="service", help="what to call it in the report")
     parser.add_argument("--only", help="checks whose name contains this")
+    results.add_without(parser)
     parser.add_argument("--megabytes", type=int, default=64, help="size of the large bodies")
     options = parser.parse_args()
-    return run(options.name, options.pilotlight, options.service, options.only, options.megabytes * 1024 * 1024)
+    checks = [one for one in CHECKS if (options.only or "") in one.__name__ and one.__name__ not in options.without]
+    return run(options.name, options.pilotlight, options.service, checks, options.megabytes * 1024 * 1024)
 
 
 if __name__ == "__main__":

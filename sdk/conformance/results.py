@@ -19,6 +19,10 @@ def print_all(scripts, play, jobs):
     return failed
 
 
+def add_without(parser):
+    parser.add_argument("--without", action="append", default=[], metavar="NAME", help="not this one; several times")
+
+
 def add_jobs(parser):
     parser.add_argument("--jobs", type=int, default=1, help="transcripts at once (1)")
 

@@ -1,6 +1,6 @@
 """Plays the gateway against an SDK's demo service: every transcript of `service/`, each in a fresh process.
 
-    run_service.py --cmd '/usr/bin/python3 sdk/python/demo.py' [--only NAME] [--jobs N]
+    run_service.py --cmd '/usr/bin/python3 sdk/python/demo.py' [--only NAME] [--without NAME] [--jobs N]
 """
 
 import argparse
@@ -208,9 +208,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cmd", required=True, help="the demo service's command line")
     parser.add_argument("--only", help="transcripts whose name contains this")
+    results.add_without(parser)
     results.add_jobs(parser)
     options = parser.parse_args()
-    scripts = transcript.load_folder(FOLDER, options.only)
+    scripts = [one for one in transcript.load_folder(FOLDER, options.only) if one.name not in options.without]
     if not scripts:
         parser.error(f"no transcript in {FOLDER} is called *{options.only}*")
     failed = results.print_all(scripts, partial(play, argv=shlex.split(options.cmd)), options.jobs)
