@@ -3,6 +3,7 @@
  * Pilotlight's SDK for Node: `serve(handler)` answers the HTTP requests that the gateway sends over Pipe/1
  * (docs/spec/pipe.md). This file is the service: its connections, how many exchanges are open, drain and exit.
  * @example require('pilotlight').serve((req, res) => res.end('hello'))
+ * @example require('pilotlight').serve({ fetch: request => new Response(`hello ${request.url}`) })
  */
 const { AsyncResource } = require('async_hooks');
 const { Connection, TYPE, CODE, u32, broken } = require('./lib/connection');
@@ -12,7 +13,6 @@ const MAX_SHARED = 64;
 const MAX_LIMIT = 4096; // of `exchanges` and `max_own`, §10
 const DRAIN_REPLY_MS = 1000; // after SIGTERM: how long to wait for the gateway's DRAIN (P-32)
 const REMEDY = 'add it to pilotlight.toml (command = ["node", "FILE"], transport = "pipe") and run `pilotlight`';
-let Exchange; // loaded while the gateway reads HELLO: http takes longer to load than all the rest
 
 class Service {
   constructor(handler, { exchanges = 64, maxOwn = 64, maxUpgraded = 1024 } = {}) {
@@ -22,9 +22,11 @@ class Service {
       process.exit(2);
     }
     const limit = value => Math.min(Math.max(1, value | 0), MAX_LIMIT);
+    // Loaded while the gateway reads HELLO: http takes longer to load than all the rest.
+    this.face = () => typeof handler === 'function' ? http() : require('./lib/fetch').FetchExchange;
     Object.assign(this, { handler, path, token, maxExchanges: limit(exchanges), maxOwn: limit(maxOwn), open: 0 });
     Object.assign(this, { connections: new Set(), offers: new Offers(maxUpgraded), draining: false, leaving: false });
-    new Connection(this, 'shared').socket.once('connect', () => setImmediate(require, './lib/exchange')); // P-2
+    new Connection(this, 'shared').socket.once('connect', () => setImmediate(this.face)); // P-2
     process.once('SIGTERM', () => this.drain());
   }
 
@@ -40,14 +42,14 @@ class Service {
   }
 
   begin(connection, id, payload, complete, flags) {
-    Exchange ??= require('./lib/exchange').Exchange;
-    const exchange = new Exchange(this, connection, id, payload, complete);
+    const isOffer = this.offers.want(connection, complete, flags);
+    const Face = isOffer ? http() : this.face();
+    const exchange = new Face(this, connection, id, payload, complete);
     this.open++;
-    if (this.offers.take(exchange, flags)) return;
+    if (isOffer) return this.offers.take(exchange);
     if (this.draining) return exchange.reset(CODE.REFUSED, 'this instance is draining'); // P-31
     // A context of its own, or AsyncLocalStorage#enterWith of one would be seen by the next one of the same read.
-    const done = new AsyncResource('PILOTLIGHT').runInAsyncScope(async () => this.handler(exchange.req, exchange.res));
-    done.catch(err => exchange.destroy(err ?? new Error('no reason given')));
+    return new AsyncResource('PILOTLIGHT').runInAsyncScope(run, this, exchange);
   }
 
   /** Finishes what is open and refuses the rest. P-31 by the gateway's DRAIN, P-32 by a signal or close(). */
@@ -78,19 +80,34 @@ class Service {
   }
 }
 
-/** Ends the exchange of `res` with a RESET instead of an answer. */
-function reset(res, code, text, retryAfterMs) {
-  if (res.headersSent) throw new Error(`pilotlight: too late to answer "${text}", the headers were sent`);
-  res.socket.reset(code, text, retryAfterMs);
+const http = () => require('./lib/http').HttpExchange;
+
+/** Calls the handler. */
+function run(exchange) {
+  const failed = err => exchange.failed(err ?? new Error('no reason given'));
+  try {
+    const done = exchange.run(this.handler);
+    if (typeof done?.then === 'function') done.then(undefined, failed);
+  } catch (err) {
+    failed(err);
+  }
+}
+
+/** Ends the exchange of `it`, the `res` of a handler or the context of a `fetch`, with a RESET instead of an answer. */
+function reset(it, code, text, retryAfterMs) {
+  const exchange = it.socket ?? require('./lib/fetch').exchangeOf(it);
+  if (exchange.head) throw new Error(`pilotlight: too late to answer "${text}", the headers were sent`);
+  exchange.reset(code, text, retryAfterMs);
 }
 
 function serve(handler, options) {
-  if (typeof handler !== 'function') throw new TypeError('pilotlight.serve(handler): a function (req, res)');
+  const fits = typeof handler === 'function' || typeof handler?.fetch === 'function';
+  if (!fits) throw new TypeError('pilotlight.serve(handler): a function (req, res), or an object with fetch(request)');
   const service = new Service(handler, options);
   return Object.assign(service.offers, { close: () => service.drain() });
 }
-const refuse = (res, text = 'refused') => reset(res, CODE.REFUSED, text);
-const overloaded = (res, retryAfterMs = 1000, text = 'overloaded') => reset(res, CODE.OVERLOADED, text, retryAfterMs);
-const tooLarge = (res, text = 'the request body is too large') => reset(res, CODE.TOO_LARGE, text);
+const refuse = (it, text = 'refused') => reset(it, CODE.REFUSED, text);
+const overloaded = (it, retryAfterMs = 1000, text = 'overloaded') => reset(it, CODE.OVERLOADED, text, retryAfterMs);
+const tooLarge = (it, text = 'the request body is too large') => reset(it, CODE.TOO_LARGE, text);
 
 module.exports = { serve, refuse, overloaded, tooLarge };

@@ -29,6 +29,8 @@ files![
     "sdk/node/index.js",
     "sdk/node/lib/connection.js",
     "sdk/node/lib/exchange.js",
+    "sdk/node/lib/fetch.js",
+    "sdk/node/lib/http.js",
     "sdk/node/lib/upgrade.js",
     "sdk/node/package.json",
     "sdk/python/pilotlight/__init__.py",

@@ -117,7 +117,9 @@ class Connection {
   body(id, bytes, end, trailers) {
     const exchange = this.exchanges.get(id);
     if (!exchange || exchange.received) broken('P-20', `a body for exchange ${id}, which takes none`);
-    exchange.receive(bytes, end, trailers);
+    exchange.received = end;
+    if (!exchange.answered && !exchange.stopped) exchange.receive(bytes, end, trailers);
+    else if (end && exchange.answered) this.exchanges.delete(id); // P-19, P-21: thrown away
   }
 
   reset(id, payload) {

@@ -18,15 +18,16 @@ class Offers extends EventEmitter {
     this.max = max;
   }
 
-  /** Whether `exchange` offers an upgrade and somebody listens. Without listeners it is one like others, as in Node. */
-  take(exchange, flags) {
-    const { conn, service, received } = exchange;
+  /** Whether a REQUEST offers an upgrade and somebody listens. Without listeners it is one like others, as in Node. */
+  want(conn, complete, flags) {
     if (conn.kind !== 'own' || !conn.minor || !(flags & UPGRADE)) return false;
-    if (!received) broken('P-38', 'a REQUEST with UPGRADE and without END');
-    if (service.draining || !this.listenerCount('upgrade')) return false;
-    if (service.ofKind('upgraded').length < this.max) handOver(exchange, this);
+    if (!complete) broken('P-38', 'a REQUEST with UPGRADE and without END');
+    return !conn.service.draining && this.listenerCount('upgrade') > 0;
+  }
+
+  take(exchange) {
+    if (exchange.service.ofKind('upgraded').length < this.max) handOver(exchange, this);
     else exchange.reset(CODE.OVERLOADED, 'maxUpgraded', 1000);
-    return true;
   }
 
   drain() { process.nextTick(() => this.emit('draining')); }
@@ -34,7 +35,7 @@ class Offers extends EventEmitter {
 
 /** The HTTP/1.1 answer that `text` begins with; its status is 0 while the head is not whole. */
 function parse(text) {
-  const { toFields } = require('./exchange');
+  const { toFields } = require('./http');
   const end = text.indexOf(HEAD_END);
   const lines = text.latin1Slice(0, end + 2);
   const protocol = /^upgrade: *(.*?) *\r$/im.exec(lines)?.[1] ?? '';

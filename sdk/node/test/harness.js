@@ -13,6 +13,8 @@ const T = {
 };
 const NAME = Object.fromEntries(Object.entries(T).map(([name, type]) => [type, name]));
 const END = 1;
+// What the services of the tests run on: `deno run --allow-all` or `bun`, say.
+const RUNTIME = (process.env.SDK_RUNTIME ?? process.execPath).split(' ');
 const LIMIT_MS = 15000; // beyond which a wait is a failure
 
 function frame(type, id, payload = Buffer.alloc(0), flags = 0) {
@@ -141,7 +143,7 @@ class Gateway {
     await new Promise(resolve => gateway.server.listen(gateway.path, resolve));
     t.after(() => gateway.stop());
     const base = { PILOTLIGHT_SOCKET: gateway.path, PILOTLIGHT_TOKEN: '0123456789abcdef0123456789abcdef', PILOTLIGHT_SERVICE: 'test', PILOTLIGHT_INSTANCE: '1' };
-    gateway.child = spawn(process.execPath, [script, ...args], { env: { ...process.env, ...base, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+    gateway.child = spawn(RUNTIME[0], [...RUNTIME.slice(1), script, ...args], { env: { ...process.env, ...base, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
     gateway.stderr = '';
     gateway.stdoutBytes = 0;
     gateway.child.stderr.on('data', data => { gateway.stderr += data; });
@@ -184,4 +186,4 @@ class Gateway {
   }
 }
 
-module.exports = { Gateway, T, END, frame, request, reset, more, u32, within };
+module.exports = { RUNTIME, Gateway, T, END, frame, request, reset, more, u32, within };

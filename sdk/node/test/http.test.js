@@ -39,9 +39,11 @@ test('the response: header methods, and P-9 on the way out', async t => {
 
 test('misuse is answered by the errors of Node', async t => {
   const { value } = await once(t, '/misuse');
-  assert.deepStrictEqual(value.before, ['ERR_HTTP_INVALID_STATUS_CODE', 'ERR_INVALID_HTTP_TOKEN', 'ERR_INVALID_CHAR', 'ERR_INVALID_ARG_TYPE']);
+  assert.match(value.before[0], /^ERR_(HTTP_INVALID_STATUS_CODE|INVALID_ARG_TYPE)$/); // the second is Deno's
+  assert.deepStrictEqual(value.before.slice(1), ['ERR_INVALID_HTTP_TOKEN', 'ERR_INVALID_CHAR']);
   assert.deepStrictEqual(value.after.slice(1, 2), ['ERR_HTTP_HEADERS_SENT']); // Node 18 allows the second writeHead
   assert.match(value.after[2], /too late/);
+  assert.strictEqual(value.after[3], 'ERR_INVALID_ARG_TYPE');
 });
 
 test('strictContentLength', async t => {

@@ -1,0 +1,166 @@
+'use strict';
+/**
+ * An exchange as `fetch(request, context)` of WHATWG's types, as Hono, Deno, Bun and Workers have it: the Response that
+ * it returns, or promises, is the answer. Bodies are streams both ways, asked for only as fast as they are taken.
+ */
+const { CODE, u32 } = require('./connection');
+const { Exchange, HOP_BY_HOP, HIGH_WATER_BYTES } = require('./exchange');
+
+const BODILESS = new Set(['GET', 'HEAD']); // a Request with one of these has no body
+
+/** What the gateway knows of a request besides what a Request has; the second argument of `fetch`. */
+class Context {
+  #exchange;
+
+  constructor(exchange) { this.#exchange = exchange; }
+
+  static exchangeOf(context) { return context.#exchange; }
+  get id() { return this.#exchange.requestId; }
+  get deadline() { return this.#exchange.deadline; }
+  /** As Deno's. */
+  get remoteAddr() {
+    const { remoteAddress: hostname, remotePort: port } = this.#exchange;
+    return hostname && { transport: 'tcp', hostname, port };
+  }
+
+  /** The instance, if it is to end, waits for `promise`. */
+  waitUntil(promise) {
+    const { service } = this.#exchange;
+    service.open++;
+    const over = () => { service.open--; service.leave(); };
+    Promise.resolve(promise).catch(err => this.#exchange.report(err)).then(over);
+  }
+}
+
+/** The head of an answer. P-8: names of Headers are lower case, and `set-cookie` comes once for each value. */
+function headOf(status, headers) {
+  let fields = '';
+  const named = headers.get('connection')?.toLowerCase().split(/[\s,]+/) ?? [];
+  for (const [name, value] of headers) {
+    if (!HOP_BY_HOP.has(name) && !named.includes(name)) fields += `${name}\0${value}\0`;
+  }
+  return u32(fields.length) + u32(status) + fields;
+}
+
+/** Names and values as pairs. Cookies in several fields are one, of which Headers would make a list with commas. */
+function pairs({ authority, fields }) {
+  const list = authority ? [['host', authority]] : [];
+  let cookies;
+  for (let i = 0; i < fields.length; i += 2) {
+    if (fields[i] !== 'cookie') list.push([fields[i], fields[i + 1]]);
+    else if (cookies) cookies[1] += `; ${fields[i + 1]}`;
+    else list.push(cookies = ['cookie', fields[i + 1]]);
+  }
+  return list;
+}
+
+class FetchExchange extends Exchange {
+  constructor(service, conn, id, payload, complete) {
+    super(service, conn, id, payload, complete);
+    [this.held, this.heldBytes] = [[], 0]; // of the request's body: what nobody has asked for yet
+    if (this.first.length) this.hold(this.first);
+  }
+
+  run(handler) {
+    let request;
+    try {
+      request = this.makeRequest();
+    } catch (err) { // a host that is none, a method that no Request may have
+      return this.say(400, `this request is none for fetch: ${err.message}\n`);
+    }
+    const context = new Context(this);
+    const response = handler.fetch(request, context, context);
+    return typeof response?.then === 'function' ? response.then(it => this.respond(it)) : this.respond(response);
+  }
+
+  makeRequest() {
+    const { method } = this;
+    const url = `${this.scheme}://${this.authority || 'localhost'}${this.target[0] === '/' ? this.target : '/'}`;
+    const hasBody = !BODILESS.has(method) && (this.held.length > 0 || !this.received);
+    const body = hasBody ? this.bodyStream() : undefined;
+    return new Request(url, { method, headers: pairs(this), body, duplex: 'half', signal: this.aborting.signal });
+  }
+
+  bodyStream() {
+    const source = { pull: controller => this.give(controller), cancel: () => this.discard() };
+    return new ReadableStream(source, { highWaterMark: 0 });
+  }
+
+  hold(bytes) {
+    this.held.push(bytes);
+    this.heldBytes += bytes.length;
+  }
+
+  receive(bytes, last) {
+    if (bytes.length) this.hold(bytes);
+    if (this.waiting && (bytes.length || last)) this.give(this.waiting);
+    if (last) this.conn.socket.resume();
+    else if (this.heldBytes >= HIGH_WATER_BYTES) this.conn.socket.pause(); // P-22
+  }
+
+  /** Somebody reads the request's body. */
+  give(controller) {
+    const bytes = this.held.shift();
+    this.waiting = bytes || this.received ? undefined : controller;
+    this.source = controller;
+    if (bytes) {
+      this.heldBytes -= bytes.length;
+      controller.enqueue(bytes);
+    }
+    if (this.received && !this.held.length) {
+      this.source = undefined;
+      controller.close();
+    } else if (this.heldBytes < HIGH_WATER_BYTES) this.conn.socket.resume();
+  }
+
+  discard() {
+    [this.held, this.source, this.waiting] = [[], undefined, undefined];
+    this.stop();
+    this.conn.socket.resume();
+  }
+
+  respond(response) {
+    if (this.answered) return response?.body?.cancel().catch(() => {}); // refused, or the client has gone
+    if (!response?.headers || !(response.status >= 0)) throw new TypeError('what fetch has returned is no Response');
+    if (response.type === 'error') return this.reset(CODE.INTERNAL, 'the answer is Response.error()');
+    this.status = response.status;
+    this.head = headOf(response.status, response.headers);
+    if (!response.body) return this.flush(true);
+    if (this.method !== 'HEAD') return this.send(response.body);
+    this.flush(true);
+    return response.body.cancel().catch(() => {});
+  }
+
+  async send(body) {
+    this.reader = body.getReader();
+    for (;;) {
+      const { done, value } = await this.reader.read();
+      if (done) return this.flush(true);
+      if (!(value instanceof Uint8Array)) throw new TypeError('a body whose pieces are not Uint8Array');
+      if (!this.queue(value)) await new Promise(resolve => { this.drained = resolve; });
+    }
+  }
+
+  say(status, text) {
+    this.head = headOf(status, new Headers({ 'content-type': 'text/plain' }));
+    this.queue(Buffer.from(text));
+    this.flush(true);
+  }
+
+  /** The handler has failed, or its answer's stream, which ends as it is. */
+  failed(err) {
+    if (this.head || this.answered) return err === this.controller?.signal.reason || this.destroy(err);
+    this.report(err);
+    return this.say(500, 'Internal Server Error\n');
+  }
+
+  drained() {}
+
+  over(err) {
+    this.source?.error(err ?? new Error('the answer has ended'));
+    this.reader?.cancel(err).catch(() => {});
+    this.drained();
+  }
+}
+
+module.exports = { FetchExchange, exchangeOf: Context.exchangeOf };
