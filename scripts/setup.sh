@@ -277,6 +277,10 @@ for_test() {
     say "installing playwright-core and axe-core into tests/page/node_modules, for the tests of the lab's report"
     npm --prefix tests/page ci --silent --no-audit --no-fund
   fi
+  if [ ! target/js/installed -nt scripts/js-runtimes.sh ]; then
+    say "installing Deno and Bun into target/js, for the tests of the Node SDK"
+    scripts/js-runtimes.sh target/js || die "they could not be installed (see above)"
+  fi
   if [ ! target/tunnel-clients/installed -nt scripts/tunnel-clients.sh ]; then
     say "installing redis-py and ioredis into target/tunnel-clients, for the tests of the tunnel"
     scripts/tunnel-clients.sh target/tunnel-clients || die "they could not be installed (see above)"

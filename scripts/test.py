@@ -30,6 +30,9 @@ PYTHON = str(ROOT / "target" / "venv" / "bin" / "python")
 GATEWAY = str(ROOT / "target" / "debug" / "pilotlight")
 RESULTS = ROOT / "target" / "test-results"
 HASKELL = ROOT / "target" / "haskell"
+# What sdk/node runs on, and what a fetch handler cannot express: trailers, two fields of one name.
+NODES = {"node": "node", "deno": f"{ROOT}/target/js/bin/deno run -A", "bun": f"{ROOT}/target/js/bin/bun"}
+NOT_BY_FETCH = ("answer-trailers", "shared-echo", "trailers", "echo")
 LANES = 2
 # What the suites run.
 BUILDS = (
@@ -112,7 +115,7 @@ def pytest(name, folder, *words, environment=None, **settings):
     return Suite(name, command, ROOT / folder, junit, environment, **settings)
 
 
-def node(name, folder, pattern, *words):
+def node(name, folder, pattern, *words, environment=None):
     """Tests of node's own runner."""
     junit = RESULTS / f"{slug(name)}.xml"
     reporters = [
@@ -120,16 +123,28 @@ def node(name, folder, pattern, *words):
         *("--test-reporter=junit", f"--test-reporter-destination={junit}"),
     ]
     files = sorted(str(file) for file in (ROOT / folder).glob(pattern))
-    return Suite(name, ["node", "--test", *words, *reporters, *files], ROOT / folder, junit)
+    return Suite(name, ["node", "--test", *words, *reporters, *files], ROOT / folder, junit, environment or {})
 
 
-def conformance(name, service, megabytes):
+def conformance(name, service, megabytes, without=()):
     folder = "sdk/conformance"
-    play = [f"{folder}/run_service.py", "--cmd", service, "--jobs", str(TRANSCRIPTS_AT_ONCE)]
-    live = [f"{folder}/live.py", "--pilotlight", GATEWAY, "--service", service, "--name", name]
+    left_out = [word for each in without for word in ("--without", each)]
+    play = [f"{folder}/run_service.py", "--cmd", service, "--jobs", str(TRANSCRIPTS_AT_ONCE), *left_out]
+    live = [f"{folder}/live.py", "--pilotlight", GATEWAY, "--service", service, "--name", name, *left_out]
     return [
         Suite(f"sdk {name}: transcripts", [PYTHON, *play]),
         Suite(f"sdk {name}: through the gateway", [PYTHON, *live, "--megabytes", str(megabytes)]),
+    ]
+
+
+def of_node(name, megabytes):
+    """The Node SDK on one of the programs that run it: both kinds of handlers, and its own tests."""
+    command, folder = NODES[name], ROOT / "sdk" / "node"
+    own = "sdk node" if name == "node" else f"sdk node on {name}"
+    return [
+        *conformance(name, f"{command} {folder}/demo.js", megabytes),
+        *conformance(f"{name} fetch", f"{command} {folder}/demo-fetch.js", megabytes, NOT_BY_FETCH),
+        node(own, "sdk/node", "test/*.test.js", "--test-concurrency=3", environment={"SDK_RUNTIME": command}),
     ]
 
 
@@ -150,7 +165,7 @@ def suites(is_long):
         Suite("adversary", [PYTHON, *adversary], ROOT / "tests"),
         Suite("rust: examples of the documentation", ["cargo", "test", "--quiet", "--doc", "--workspace"]),
         Suite("gateway: transcripts", [PYTHON, *transcripts]),
-        *conformance("node", f"node {ROOT}/sdk/node/demo.js", megabytes),
+        *(suite for name in NODES for suite in of_node(name, megabytes)),
         *conformance("c", f"{ROOT}/target/sdk/c/demo", megabytes),
         *conformance("c with sanitizers", f"{ROOT}/target/sdk/c/demo-checked", megabytes),
         *conformance("go", f"{ROOT}/target/sdk/go/demo", megabytes),
@@ -164,7 +179,6 @@ def suites(is_long):
         *conformance("php", f"php {ROOT}/sdk/php/demo.php", megabytes),
         *conformance("java", f"java {JAVA} -jar {ROOT}/target/java/demo.jar", megabytes),
         *conformance("dotnet", f"mono {ROOT}/target/dotnet/Demo.exe", megabytes),
-        node("sdk node", "sdk/node", "test/*.test.js", "--test-concurrency=3"),
         pytest("sdk c", "sdk/c", "tests"),
         Suite("sdk go", ["sdk/go/test.sh"]),
         Suite("sdk ruby", ["ruby", "test/all.rb"], ROOT / "sdk" / "ruby"),
