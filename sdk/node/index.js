@@ -12,10 +12,11 @@ const { Offers } = require('./lib/upgrade');
 const MAX_SHARED = 64;
 const MAX_LIMIT = 4096; // of `exchanges` and `max_own`, §10
 const DRAIN_REPLY_MS = 1000; // after SIGTERM: how long to wait for the gateway's DRAIN (P-32)
+const IS_NODE = !process.versions.deno && !process.versions.bun;
 const REMEDY = 'add it to pilotlight.toml (command = ["node", "FILE"], transport = "pipe") and run `pilotlight`';
 
 class Service {
-  constructor(handler, { exchanges = 64, maxOwn = 64, maxUpgraded = 1024 } = {}) {
+  constructor(handler, { exchanges = 64, maxOwn = 64, maxUpgraded = 1024, globals = IS_NODE } = {}) {
     const { PILOTLIGHT_SOCKET: path, PILOTLIGHT_TOKEN: token } = process.env;
     if (!path || !token) {
       this.report(`${path ? 'PILOTLIGHT_TOKEN' : 'PILOTLIGHT_SOCKET'} is not set, the gateway does that: ${REMEDY}`);
@@ -24,6 +25,8 @@ class Service {
     const limit = value => Math.min(Math.max(1, value | 0), MAX_LIMIT);
     // Loaded while the gateway reads HELLO: http takes longer to load than all the rest.
     this.face = () => typeof handler === 'function' ? http() : require('./lib/fetch').FetchExchange;
+    this.light = typeof handler !== 'function' && globals ? require('./lib/light') : null;
+    this.light?.install();
     Object.assign(this, { handler, path, token, maxExchanges: limit(exchanges), maxOwn: limit(maxOwn), open: 0 });
     Object.assign(this, { connections: new Set(), offers: new Offers(maxUpgraded), draining: false, leaving: false });
     new Connection(this, 'shared').socket.once('connect', () => setImmediate(this.face)); // P-2

@@ -31,6 +31,7 @@ files![
     "sdk/node/lib/exchange.js",
     "sdk/node/lib/fetch.js",
     "sdk/node/lib/http.js",
+    "sdk/node/lib/light.js",
     "sdk/node/lib/upgrade.js",
     "sdk/node/package.json",
     "sdk/python/pilotlight/__init__.py",

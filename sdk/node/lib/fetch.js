@@ -6,6 +6,7 @@
 const { CODE, u32 } = require('./connection');
 const { Exchange, HOP_BY_HOP, HIGH_WATER_BYTES } = require('./exchange');
 
+const NO_HOST = /[@/?#\\]/; // what would make something else of a URL
 const BODILESS = new Set(['GET', 'HEAD']); // a Request with one of these has no body
 
 /** What the gateway knows of a request besides what a Request has; the second argument of `fetch`. */
@@ -74,15 +75,20 @@ class FetchExchange extends Exchange {
   }
 
   makeRequest() {
-    const { method } = this;
-    const url = `${this.scheme}://${this.authority || 'localhost'}${this.target[0] === '/' ? this.target : '/'}`;
-    const hasBody = !BODILESS.has(method) && (this.held.length > 0 || !this.received);
-    const body = hasBody ? this.bodyStream() : undefined;
-    return new Request(url, { method, headers: pairs(this), body, duplex: 'half', signal: this.aborting.signal });
+    const { method, authority, target, held } = this;
+    if (NO_HOST.test(authority)) throw new TypeError(`${authority} is no host`);
+    const { href } = new URL(`${this.scheme}://${authority || 'localhost'}${target[0] === '/' ? target : '/'}`);
+    const hasBody = !BODILESS.has(method) && (held.length > 0 || !this.received);
+    if (!this.service.light) {
+      const body = hasBody ? this.bodyStream() : undefined;
+      return new Request(href, { method, headers: pairs(this), body, duplex: 'half', signal: this.aborting.signal });
+    }
+    return this.service.light.request(this, href, !hasBody ? null : this.received ? held[0] : this.bodyStream());
   }
 
   bodyStream() {
-    const source = { pull: controller => this.give(controller), cancel: () => this.discard() };
+    const start = controller => { this.source = controller; };
+    const source = { start, pull: controller => this.give(controller), cancel: () => this.discard() };
     return new ReadableStream(source, { highWaterMark: 0 });
   }
 
@@ -102,7 +108,6 @@ class FetchExchange extends Exchange {
   give(controller) {
     const bytes = this.held.shift();
     this.waiting = bytes || this.received ? undefined : controller;
-    this.source = controller;
     if (bytes) {
       this.heldBytes -= bytes.length;
       controller.enqueue(bytes);
@@ -123,12 +128,25 @@ class FetchExchange extends Exchange {
     if (this.answered) return response?.body?.cancel().catch(() => {}); // refused, or the client has gone
     if (!response?.headers || !(response.status >= 0)) throw new TypeError('what fetch has returned is no Response');
     if (response.type === 'error') return this.reset(CODE.INTERNAL, 'the answer is Response.error()');
+    if (response.bodyUsed) throw new TypeError('the body of the Response has been read already');
     this.status = response.status;
     this.head = headOf(response.status, response.headers);
+    const source = this.service.light?.source(response);
+    if (source !== undefined) return this.answer(source);
     if (!response.body) return this.flush(true);
     if (this.method !== 'HEAD') return this.send(response.body);
     this.flush(true);
     return response.body.cancel().catch(() => {});
+  }
+
+  /** The whole answer: its body is a text, bytes, or null. */
+  answer(source) {
+    const bytes = typeof source === 'string' ? Buffer.from(source) : source;
+    if (bytes?.length && this.method !== 'HEAD') {
+      this.pending.push(bytes);
+      this.writableLength += bytes.length;
+    }
+    this.flush(true);
   }
 
   async send(body) {
@@ -143,8 +161,7 @@ class FetchExchange extends Exchange {
 
   say(status, text) {
     this.head = headOf(status, new Headers({ 'content-type': 'text/plain' }));
-    this.queue(Buffer.from(text));
-    this.flush(true);
+    this.answer(text);
   }
 
   /** The handler has failed, or its answer's stream, which ends as it is. */

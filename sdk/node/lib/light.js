@@ -1,0 +1,289 @@
+'use strict';
+/**
+ * Headers, Request and Response in place of Node's own, which take 45 ms of processor time to load, and several times
+ * an exchange's to use. They do what servers do with them; where the classes that they stand for are needed (`fetch`,
+ * forms, Requests that a handler makes) Node's own are loaded, and pass for instances of these. Not for Deno and Bun.
+ */
+const { isDisturbed } = require('stream');
+
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const NOT_A_VALUE = /[\0\r\n]|[^\0-\xff]/;
+const NULL_BODY = new Set([204, 205, 304]); // statuses of answers without a body
+const REDIRECTS = new Set([301, 302, 303, 307, 308]);
+const own = Symbol('made by the SDK'); // who may make a Request of these
+const nodes = {}; // Node's own classes, when they are loaded
+
+/** Node's own class. Its getter on the global object is lazy, and puts the class there. */
+function node(name) {
+  if (!nodes[name]) {
+    const { [name]: light } = replaced;
+    define(name, originals[name]);
+    nodes[name] = globalThis[name];
+    define(name, { value: light, writable: true, configurable: true, enumerable: false });
+  }
+  return nodes[name];
+}
+const define = (name, descriptor) => Object.defineProperty(globalThis, name, descriptor);
+
+/** Instances of Node's own class are such of ours. */
+function isInstance(light, it) {
+  const { [light.name]: other } = nodes;
+  return Function.prototype[Symbol.hasInstance].call(light, it) || (other !== undefined && it instanceof other);
+}
+
+function nameOf(name) {
+  if (!TOKEN.test(name)) throw new TypeError(`${JSON.stringify(String(name))} is no name of a header`);
+  return String(name).toLowerCase();
+}
+
+function valueOf(value) {
+  const text = String(value).replace(/^[\t\n\r ]+|[\t\n\r ]+$/g, '');
+  if (NOT_A_VALUE.test(text)) throw new TypeError(`${JSON.stringify(text)} is no value of a header`);
+  return text;
+}
+
+class Headers {
+  #values = new Map(); // by name; an array for set-cookie
+
+  constructor(init) {
+    if (init === undefined) return;
+    if (init === null || typeof init !== 'object') throw new TypeError('headers are pairs, or an object of them');
+    if (init[Symbol.iterator]) {
+      for (const pair of init) {
+        const [name, value, more] = pair;
+        if (value === undefined || more !== undefined) throw new TypeError('a header is a name and a value');
+        this.append(name, value);
+      }
+    } else for (const name of Object.keys(init)) this.append(name, init[name]);
+  }
+
+  /** Of names and values in turn, which the gateway has checked. */
+  static [own](authority, fields) {
+    const headers = new Headers();
+    if (authority) headers.#values.set('host', authority);
+    for (let i = 0; i < fields.length; i += 2) headers.#add(fields[i], fields[i + 1]);
+    return headers;
+  }
+
+  static [Symbol.hasInstance](it) { return isInstance(this, it); }
+
+  #add(name, value) {
+    const before = this.#values.get(name);
+    if (name === 'set-cookie') this.#values.set(name, [...before ?? [], value]);
+    else this.#values.set(name, before === undefined ? value : `${before}${name === 'cookie' ? '; ' : ', '}${value}`);
+  }
+
+  append(name, value) { this.#add(nameOf(name), valueOf(value)); }
+  delete(name) { this.#values.delete(nameOf(name)); }
+  get(name) {
+    const value = this.#values.get(nameOf(name)) ?? null;
+    return Array.isArray(value) ? value.join(', ') : value;
+  }
+  has(name) { return this.#values.has(nameOf(name)); }
+  set(name, value) {
+    this.delete(name);
+    this.append(name, value);
+  }
+  getSetCookie() { return [...this.#values.get('set-cookie') ?? []]; }
+  forEach(callback, self) { for (const [name, value] of this) callback.call(self, value, name, this); }
+
+  * entries() {
+    const byName = this.#values.size > 1 ? [...this.#values].sort(([a], [b]) => a < b ? -1 : 1) : this.#values;
+    for (const [name, value] of byName) {
+      if (typeof value === 'string') yield [name, value];
+      else for (const each of value) yield [name, each];
+    }
+  }
+  * keys() { for (const [name] of this) yield name; }
+  * values() { for (const [, value] of this) yield value; }
+  [Symbol.iterator]() { return this.entries(); }
+}
+
+/** What Request and Response share. A body is a text or bytes, or a stream, which is made of them when it is wanted. */
+class Body {
+  #source = null;
+  #stream = null;
+  #used = false;
+
+  /** `body` is a text, bytes, a stream, or null. */
+  constructor(body) {
+    if (body instanceof ReadableStream) this.#stream = body;
+    else this.#source = body;
+  }
+
+  /** What `it` is made of, if nobody has begun to read it; `undefined` if it is a stream. */
+  static source(it) { return !(#source in it) || it.#stream || it.#used ? undefined : it.#source; }
+
+  get body() {
+    if (this.#source === null || this.#stream) return this.#stream;
+    const bytes = this.#used ? null : toBytes(this.#source);
+    return this.#stream = new ReadableStream({
+      start(controller) {
+        if (bytes?.length) controller.enqueue(bytes);
+        controller.close();
+      },
+    });
+  }
+
+  get bodyUsed() { return this.#used || (this.#stream !== null && isDisturbed(this.#stream)); }
+
+  #refuseIfUsed() { if (this.bodyUsed || this.#stream?.locked) throw new TypeError('Body is unusable'); }
+
+  async #read() {
+    this.#refuseIfUsed();
+    const [source, stream] = [this.#source, this.#stream];
+    this.#used = source !== null || stream !== null;
+    if (!stream) return source ?? '';
+    const chunks = [];
+    for await (const chunk of stream) chunks.push(chunk);
+    return Buffer.concat(chunks);
+  }
+
+  async text() { return toText(await this.#read()); }
+  async json() { return JSON.parse(toText(await this.#read())); }
+  async bytes() { return toBytes(await this.#read()).slice(); }
+  async arrayBuffer() { return toBytes(await this.#read()).slice().buffer; }
+  async blob() { return new Blob([await this.#read()], { type: this.headers.get('content-type') ?? '' }); }
+  async formData() {
+    const Response = node('Response');
+    return new Response(await this.#read(), { headers: [...this.headers] }).formData();
+  }
+
+  /** The body twice: what both this and its clone have from now on. */
+  static copy(it) {
+    it.#refuseIfUsed();
+    if (!it.#stream) return it.#source;
+    const [mine, other] = it.#stream.tee();
+    it.#stream = mine;
+    return other;
+  }
+}
+
+const toBytes = source => {
+  const bytes = typeof source === 'string' ? Buffer.from(source) : source;
+  return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+};
+const toText = source => {
+  const isText = typeof source === 'string';
+  const text = isText ? source : Buffer.from(source.buffer, source.byteOffset, source.byteLength).toString();
+  return text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
+};
+
+class Request extends Body {
+  #made;
+
+  /** Others than ours are Node's. */
+  constructor(input, init) {
+    if (input !== own) return new (node('Request'))(unwrapped(input), init);
+    super(init.body);
+    this.#made = init;
+  }
+
+  static [Symbol.hasInstance](it) { return isInstance(this, it); }
+
+  get method() { return this.#made.method; }
+  get url() { return this.#made.url; }
+  get headers() { return this.#made.headers; }
+  get signal() { return this.#made.signal; }
+  clone() {
+    const { method, url, headers, signal } = this;
+    return new Request(own, { method, url, headers: new Headers(headers), signal, body: Body.copy(this) });
+  }
+
+  /** The same as one of Node's, which takes the body. */
+  static unwrap(it) {
+    const { method, url, headers, signal, body } = it;
+    return new (node('Request'))(url, { method, headers: [...headers], signal, body, duplex: 'half' });
+  }
+  static isLight(it) { return typeof it === 'object' && it !== null && #made in it; }
+}
+const CONSTANT = { cache: 'default', credentials: 'same-origin', destination: '', duplex: 'half', integrity: '',
+  keepalive: false, mode: 'cors', redirect: 'follow', referrer: 'about:client', referrerPolicy: '' };
+Object.assign(Request.prototype, CONSTANT);
+
+const unwrapped = input => Request.isLight(input) ? Request.unwrap(input) : input;
+
+/** The body of a Response, and its content-type if it has one by itself. */
+function extract(body) {
+  if (body === null || body instanceof ReadableStream) return [body];
+  if (ArrayBuffer.isView(body)) return [new Uint8Array(body.buffer, body.byteOffset, body.byteLength).slice()];
+  if (body instanceof ArrayBuffer) return [new Uint8Array(body.slice(0))];
+  const isObject = typeof body === 'object' && (body instanceof Blob || Symbol.asyncIterator in body || isForm(body));
+  if (!isObject && !(body instanceof URLSearchParams)) return [String(body), 'text/plain;charset=UTF-8'];
+  const made = new (node('Response'))(body);
+  return [made.body, made.headers.get('content-type')];
+}
+const isForm = it => Object.prototype.toString.call(it) === '[object FormData]';
+
+class Response extends Body {
+  #init;
+
+  constructor(body = null, init = {}) {
+    const { status = 200, statusText = '', headers } = init ?? {};
+    const [source, type] = extract(body ?? null);
+    super(source);
+    const code = Number(status);
+    if (!(code >= 200 && code <= 599)) throw new RangeError(`${status} is not a status from 200 to 599`);
+    if (source !== null && NULL_BODY.has(code)) throw new TypeError(`an answer with status ${status} has no body`);
+    const all = new Headers(headers);
+    if (type && !all.has('content-type')) all.append('content-type', type);
+    this.#init = { status: Math.trunc(code), statusText: valueOf(statusText), headers: all, type: 'default' };
+  }
+
+  static [Symbol.hasInstance](it) { return isInstance(this, it); }
+
+  static json(data, init = {}) {
+    const text = JSON.stringify(data);
+    if (text === undefined) throw new TypeError('what is undefined is no JSON');
+    const headers = new Headers(init.headers);
+    if (!headers.has('content-type')) headers.append('content-type', 'application/json');
+    return new Response(text, { ...init, headers });
+  }
+  static redirect(url, status = 302) {
+    if (!REDIRECTS.has(status)) throw new RangeError(`${status} is not a status of redirects`);
+    return new Response(null, { status, headers: { location: new URL(url).href } });
+  }
+  static error() {
+    const response = new Response();
+    Object.assign(response.#init, { status: 0, type: 'error' });
+    return response;
+  }
+
+  get status() { return this.#init.status; }
+  get statusText() { return this.#init.statusText; }
+  get headers() { return this.#init.headers; }
+  get type() { return this.#init.type; }
+  get ok() { return this.status >= 200 && this.status <= 299; }
+  get url() { return ''; }
+  get redirected() { return false; }
+  clone() { return new Response(Body.copy(this), this.#init); }
+}
+for (const light of [Headers, Request, Response]) {
+  Object.defineProperty(light.prototype, Symbol.toStringTag, { value: light.name, configurable: true });
+}
+
+const fetch = async (input, init) => node('fetch')(unwrapped(input), init);
+const replaced = { Headers, Request, Response, fetch };
+const originals = {};
+
+/** Puts these in the place of Node's own. */
+function install() {
+  for (const name of Object.keys(replaced)) {
+    originals[name] = Object.getOwnPropertyDescriptor(globalThis, name);
+    define(name, { value: replaced[name], writable: true, configurable: true, enumerable: false });
+    if (typeof originals[name].value === 'function') node(name); // somebody may have the class already
+  }
+}
+
+/** The Request of an exchange; `body` is bytes, a stream, or null. */
+function request(exchange, url, body) {
+  const { method, authority, fields } = exchange;
+  let headers;
+  return new Request(own, {
+    method, url, body,
+    get headers() { return headers ??= Headers[own](authority, fields); },
+    get signal() { return exchange.aborting.signal; },
+  });
+}
+
+module.exports = { install, request, source: Body.source };
