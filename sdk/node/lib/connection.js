@@ -15,6 +15,7 @@ const TYPE = { HELLO: 1, WELCOME: 2, REQUEST: 3, RESPONSE: 4, INFO: 5, DATA: 6, 
   RESET: 9, PING: 10, PONG: 11, DRAIN: 12, MORE: 13, LOG: 14 };
 const CODE = { CANCELLED: 1, DEADLINE: 2, REFUSED: 3, OVERLOADED: 4, INTERNAL: 5, PROTOCOL: 6, TOO_LARGE: 7 };
 const EMPTY = Buffer.alloc(0);
+let turn = null; // connections with something to write, while what one read has brought is being handled
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024); // of all connections: what outlives a read is copied
 
 /** What the gateway may send (P-11): on which kinds of connection, its size if that is fixed, and who takes it. */
@@ -30,6 +31,14 @@ const RULES = {
   [TYPE.DRAIN]: { on: 'shared', bytes: 4, take: conn => conn.service.drain(true) },
   [TYPE.MORE]: { on: 'shared', bytes: 8, take: (conn, id, payload) => conn.service.more(payload) },
 };
+
+/** Writes when the handlers of a read have run, and what they wait for that is there already (P-18). */
+function endTurn() {
+  const connections = turn;
+  turn = null;
+  for (const connection of connections) connection.flush();
+}
+const endTurnSoon = () => process.nextTick(endTurn);
 
 /** The peer broke a rule of the specification. */
 function broken(rule, text) { throw Object.assign(new Error(`${rule}: ${text}`), { rule }); }
@@ -67,6 +76,8 @@ class Connection {
   read(data) {
     const bytes = this.rest.length ? Buffer.concat([this.rest, data]) : data;
     let at = 0;
+    const isFirst = turn === null;
+    turn ??= [];
     try {
       while (bytes.length - at >= HEADER_BYTES && !this.socket.writableEnded) {
         const [length, from] = [bytes.readUInt32LE(at), at + HEADER_BYTES];
@@ -81,6 +92,7 @@ class Connection {
       this.close(err);
     } finally {
       this.rest = at < bytes.length ? Buffer.from(bytes.subarray(at)) : EMPTY;
+      if (isFirst) queueMicrotask(endTurnSoon); // behind all microtasks of the handlers, and theirs
     }
   }
 
@@ -133,7 +145,8 @@ class Connection {
   send(type, flags, id, head, body = EMPTY) {
     const header = u32(head.length + body.length) + u32(type + flags * 0x100 + id * 0x10000);
     this.batch.push(Buffer.from(header + head, 'latin1'), body);
-    if (!this.scheduled) setImmediate(() => this.flush());
+    if (!this.scheduled && turn) turn.push(this);
+    else if (!this.scheduled) setImmediate(() => this.flush());
     this.scheduled = true;
   }
 
