@@ -15,6 +15,27 @@ export interface Request extends IncomingMessage {
 
 export type Handler = (req: Request, res: ServerResponse) => unknown;
 
+/** What the gateway knows of a request besides what a Request has. */
+export interface Context {
+  /** The gateway's request id. */
+  readonly id: string;
+  /** When the answer must be there, in milliseconds as of Date.now(); null if there is no deadline. */
+  readonly deadline: number | null;
+  /** The client's, as Deno tells it; undefined if it has none. */
+  readonly remoteAddr: { transport: 'tcp'; hostname: string; port: number } | undefined;
+  /** An instance that is to end waits for `promise`. */
+  waitUntil(promise: Promise<unknown>): void;
+}
+
+/**
+ * What Hono, Elysia and others make, and what Workers, Deno and Bun take as a module's default export. `fetch` gets the
+ * context a second time as its third argument, where Workers have theirs. Nothing is returned after `refuse` and its like.
+ */
+export interface FetchHandler {
+  fetch(request: globalThis.Request, context: any, again: any): Answer | Promise<Answer>;
+}
+export type Answer = globalThis.Response | void;
+
 export interface Options {
   /** Exchanges at once on a shared connection, 1–4096; 64 if not given. */
   exchanges?: number;
@@ -22,6 +43,11 @@ export interface Options {
   maxOwn?: number;
   /** Connections that have switched to another protocol; 1,024 if not given. Clients beyond get 503. */
   maxUpgraded?: number;
+  /**
+   * Whether, for a FetchHandler, the global Headers, Request, Response and fetch are replaced by quick ones, which work
+   * the same: true on Node, false on Deno and Bun if not given.
+   */
+  globals?: boolean;
 }
 
 export interface Service extends EventEmitter {
@@ -38,13 +64,16 @@ export interface Service extends EventEmitter {
 
 /**
  * Answers the requests that the gateway sends. `handler` may be anything that takes `(req, res)`, an Express application
- * say. A handler that throws, or whose promise is rejected, is answered with 502.
+ * say: if it throws, or its promise is rejected, the client gets 502. Or an object with `fetch(request, context)`, a Hono
+ * application say: an error there is answered with 500, and Response.error() with 502.
  * Not started by the gateway, it says how to do that and exits with code 2.
  */
-export function serve(handler: Handler | ((req: IncomingMessage, res: ServerResponse) => unknown), options?: Options): Service;
+export function serve(handler: FetchHandler, options?: Options): Service;
+export function serve(handler: Handler, options?: Options): Service;
+export function serve(handler: (req: IncomingMessage, res: ServerResponse) => unknown, options?: Options): Service;
 /** Nothing has happened: the gateway may send the request, whatever its method, to another instance. Throws once headers were sent. */
-export function refuse(res: ServerResponse, text?: string): void;
+export function refuse(it: ServerResponse | Context, text?: string): void;
 /** As `refuse`, and the service has too much to do for `retryAfterMs` (1,000 if not given). */
-export function overloaded(res: ServerResponse, retryAfterMs?: number, text?: string): void;
+export function overloaded(it: ServerResponse | Context, retryAfterMs?: number, text?: string): void;
 /** The request's body is larger than the service takes: the client gets 413. Throws once headers were sent. */
-export function tooLarge(res: ServerResponse, text?: string): void;
+export function tooLarge(it: ServerResponse | Context, text?: string): void;
