@@ -1,4 +1,4 @@
-//! `package.json`: its script `dev`, else `start`, else its `main`.
+//! `package.json`: its script `dev`, else `start`, else its `main`, which may export a handler for somebody to serve.
 
 use std::path::Path;
 
@@ -71,13 +71,31 @@ pub(super) fn look(folder: &Path, _: &dyn Machine) -> Look {
             let Some(main) = [main, "server.js", "app.js"].into_iter().find(|file| folder.join(file).is_file()) else {
                 return unclear("package.json has neither a script `dev` or `start` nor a `main` that is there".into());
             };
-            let line = format!("node {main}");
-            Guess::of("Node project", format!("package.json, and {main}"), process(folder, &line, &line))
+            if text(&folder.join(main)).is_some_and(|source| exports_fetch(&source)) {
+                if !folder.join("node_modules/pilotlight").is_dir() {
+                    let why = format!("{main} exports `fetch` for somebody to serve: install the package `pilotlight`");
+                    return unclear(why);
+                }
+                let line = format!("pilotlight-serve {main}");
+                let process = Process { over: Over::Pipe, ..process(folder, &line, &line) };
+                Guess::of("Node project", format!("package.json, and `fetch`, which {main} exports"), process)
+            } else {
+                let line = format!("node {main}");
+                Guess::of("Node project", format!("package.json, and {main}"), process(folder, &line, &line))
+            }
         }
     };
     let needs = |key: &str| manifest[key].as_object().is_some_and(|all| !all.is_empty());
     let is_missing = (needs("dependencies") || needs("devDependencies")) && !folder.join("node_modules").exists();
     Some(Ok(if is_missing { guess.note("there is no node_modules yet: `npm install` first") } else { guess }))
+}
+
+/// Whether a module has a handler of the kind `fetch(request)` for others, and no server of its own.
+fn exports_fetch(source: &str) -> bool {
+    let has = |words: &[&str]| words.iter().any(|word| source.contains(word));
+    let exports = has(&["export default", "module.exports", "exports.fetch", "export function fetch"]);
+    let is_handler = has(&["new Hono", "new Elysia", "fetch(req", "fetch(_req", "fetch:", "fetch }", "fetch()"]);
+    exports && is_handler && !has(&["listen(", "serve(", "createServer("])
 }
 
 fn process(folder: &Path, line: &str, run: &str) -> Process {

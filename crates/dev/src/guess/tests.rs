@@ -95,6 +95,20 @@ fn node_by_its_scripts() {
     let start = r#"{"scripts": {"start": "a && b"}}"#;
     check(&[("package.json", start)], &[], "Node", Over::Port, &path("a && b"));
     check(&[("package.json", "{}"), ("index.js", "")], &[], "Node", Over::Port, &path("exec node index.js"));
+    let sdk = "node_modules/pilotlight/package.json";
+    for hono in ["const app = new Hono()\nexport default app", "export default { async fetch(request) {} }"] {
+        let files = [("package.json", "{}"), ("index.js", hono), (sdk, "{}")];
+        check(&files, &[], "Node", Over::Pipe, &path("exec pilotlight-serve index.js"));
+        refused(&files[..2], "install the package `pilotlight`");
+    }
+    let serves = "import { serve } from '@hono/node-server'\nconst app = new Hono()\nserve(app)\nexport default app";
+    check(
+        &[("package.json", "{}"), ("index.js", serves), (sdk, "{}")],
+        &[],
+        "Node",
+        Over::Port,
+        &path("exec node index.js"),
+    );
     refused(&[("package.json", "{}")], "neither a script");
     refused(&[("package.json", "{")], "cannot be read");
     let missing = folder(&[("package.json", r#"{"scripts": {"dev": "next dev"}, "dependencies": {"next": "1"}}"#)]);
