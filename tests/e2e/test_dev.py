@@ -38,6 +38,7 @@ def index():
 NODE = """
 require('http').createServer((req, res) => res.end('%s')).listen(process.env.PORT, '127.0.0.1');
 """
+FETCH = "export default { fetch: () => new Response('%s') };\n"
 
 
 class Dev:
@@ -98,7 +99,7 @@ class Dev:
     def write(self, file, text):
         path = self.folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.symlink_to(text) if isinstance(text, Path) else path.write_text(text)
 
     def output(self):
         with self._more:
@@ -156,6 +157,12 @@ class Saves(unittest.TestCase):
     def test_node(self):
         self.assertIsNotNone(shutil.which("node"))
         self.sees_saves({"package.json": '{"scripts": {"dev": "node server.js"}}'}, "server.js", NODE, "Node project")
+
+    def test_a_module_that_exports_fetch(self):
+        node = ROOT / "sdk" / "node"
+        installed = {"node_modules/pilotlight": node, "node_modules/.bin/pilotlight-serve": node / "bin" / "serve.js"}
+        files = {"package.json": '{"main": "index.mjs"}', **installed}
+        self.sees_saves(files, "index.mjs", FETCH, "Node project")
 
     def test_procfile(self):
         source = "from wsgiref.simple_server import make_server\nimport os\n" + WSGI

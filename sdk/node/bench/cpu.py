@@ -1,10 +1,10 @@
-"""Processor time of a warm exchange, of the gateway and the service together: over the pipe, and what would stand there else.
+"""Processor time of a warm exchange, of the gateway and the service together, over the pipe and in other ways.
 
     bench/cpu.py --pilotlight target/gate/pilotlight [--rounds 7] [--requests 20000] [--kinds pipe-res,pipe-fetch,…]
 
 Each kind is a service and what is in front of it: this gateway (pipe-…, gateway-…) or nginx (nginx-…), with one worker
-and connections that are kept. h2load (Debian: nghttp2-client) asks over HTTP/1.1 for a short text and for 10 KB of JSON,
-64 at once and one at a time; in each round every kind has its turn. What counts is the time on a processor of all
+and connections that are kept. h2load (Debian: nghttp2-client) asks over HTTP/1.1 for a short text and for 10 KB of
+JSON, 64 at once and one at a time; in each round every kind has its turn. What counts is the time on a processor of all
 processes, in /proc; the client's does not. Printed are the median and range of it, and of the ratio to the kind
 nginx-http in the same round. In brackets: the part of it that is the service's.
 """
@@ -194,7 +194,8 @@ def measure(targets, target, flight, requests, rounds):
     for name, numbers in found.items():
         ratios = [one / other for one, other in zip(numbers, found[BASE])]
         own = f"[{statistics.median(parts[name]):.1f}]"
-        print(f"  {name:<14} {middle(numbers, '{:.1f}'):>22} {own:>7}   / {BASE}: {middle(ratios, '{:.2f}')}", flush=True)
+        ratio = middle(ratios, "{:.2f}")
+        print(f"  {name:<14} {middle(numbers, '{:.1f}'):>22} {own:>7}   / {BASE}: {ratio}", flush=True)
 
 
 def main():
