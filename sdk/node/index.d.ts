@@ -44,8 +44,8 @@ export interface Options {
   /** Connections that have switched to another protocol; 1,024 if not given. Clients beyond get 503. */
   maxUpgraded?: number;
   /**
-   * Whether, for a FetchHandler, the global Headers, Request, Response and fetch are replaced by quick ones, which work
-   * the same: true on Node, false on Deno and Bun if not given.
+   * Whether, for a FetchHandler, the names Headers, Request and Response mean quick classes of the SDK, which do the same
+   * as those of the platform: true on Node, false on Deno and Bun if not given.
    */
   globals?: boolean;
 }

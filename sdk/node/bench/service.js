@@ -4,7 +4,7 @@
 const http = require('http');
 const { rmSync } = require('fs');
 
-const USERS = 72;
+const USERS = 84;
 const users = () => Array.from({ length: USERS }, (_, id) => ({
   id, name: `user number ${id}`, email: `user${id}@users.example`, active: id % 3 > 0, roles: ['reader', 'writer'], score: id * 1.5,
 }));

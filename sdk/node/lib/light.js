@@ -5,30 +5,23 @@
  * forms, Requests that a handler makes) Node's own are loaded, and pass for instances of these. Not for Deno and Bun.
  */
 const { isDisturbed } = require('stream');
+const { runInThisContext } = require('vm');
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const NOT_A_VALUE = /[\0\r\n]|[^\0-\xff]/;
 const NULL_BODY = new Set([204, 205, 304]); // statuses of answers without a body
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const own = Symbol('made by the SDK'); // who may make a Request of these
-const nodes = {}; // Node's own classes, when they are loaded
 
-/** Node's own class. Its getter on the global object is lazy, and puts the class there. */
-function node(name) {
-  if (!nodes[name]) {
-    const { [name]: light } = replaced;
-    define(name, originals[name]);
-    nodes[name] = globalThis[name];
-    define(name, { value: light, writable: true, configurable: true, enumerable: false });
-  }
-  return nodes[name];
-}
-const define = (name, descriptor) => Object.defineProperty(globalThis, name, descriptor);
+/** Node's own class, which is loaded when the property of the global object is read. */
+const node = name => globalThis[name];
 
-/** Instances of Node's own class are such of ours. */
+/** Instances of Node's own class are such of ours. Whose class has another name is derived from one that is loaded. */
+let isLoaded = false;
 function isInstance(light, it) {
-  const { [light.name]: other } = nodes;
-  return Function.prototype[Symbol.hasInstance].call(light, it) || (other !== undefined && it instanceof other);
+  if (Function.prototype[Symbol.hasInstance].call(light, it)) return true;
+  isLoaded ||= it?.constructor?.name === light.name;
+  return isLoaded && it instanceof node(light.name);
 }
 
 function nameOf(name) {
@@ -262,16 +255,18 @@ for (const light of [Headers, Request, Response]) {
   Object.defineProperty(light.prototype, Symbol.toStringTag, { value: light.name, configurable: true });
 }
 
-const fetch = async (input, init) => node('fetch')(unwrapped(input), init);
-const replaced = { Headers, Request, Response, fetch };
-const originals = {};
-
-/** Puts these in the place of Node's own. */
+/**
+ * Puts these in the place of Node's own, as variables of all scripts and modules: since Node 22 a property of the
+ * global object cannot be kept for later without loading what it stands for. Another copy of the SDK may have done it.
+ */
 function install() {
-  for (const name of Object.keys(replaced)) {
-    originals[name] = Object.getOwnPropertyDescriptor(globalThis, name);
-    define(name, { value: replaced[name], writable: true, configurable: true, enumerable: false });
-    if (typeof originals[name].value === 'function') node(name); // somebody may have the class already
+  const { fetch } = globalThis;
+  try {
+    const variables = 'let Headers, Request, Response; (...all) => { [Headers, Request, Response] = all; }';
+    runInThisContext(variables, { filename: __filename })(Headers, Request, Response);
+    globalThis.fetch = async (input, init) => fetch(unwrapped(input), init);
+  } catch (err) {
+    if (err.name !== 'SyntaxError') throw err;
   }
 }
 
