@@ -8,5 +8,8 @@ const handler = (req, res) => {
 const app = process.env.BENCH_EXPRESS
   ? require('express4')().get('/user/42', (req, res) => res.type('json').send(body))
   : handler;
-if (process.env.PILOTLIGHT_SOCKET) require('../index.js').serve(app, { exchanges: 256 });
+const type = { 'content-type': 'application/json', 'content-length': String(body.length) };
+const fetch = () => new Response(body, { headers: type });
+const it = process.env.BENCH_FETCH ? { fetch } : app;
+if (process.env.PILOTLIGHT_SOCKET) require('../index.js').serve(it, { exchanges: 256 });
 else require('http').createServer({ keepAliveTimeout: 0 }, app).listen(process.env.HTTP_SOCKET);

@@ -33,7 +33,7 @@ function start(env) {
   return spawn(process.execPath, [path.join(__dirname, 'handler.js')], { env: { ...process.env, ...env }, stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
-async function pipe(kind) {
+async function pipe(kind, env) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'pilotlight-bench-'));
   const socketPath = path.join(folder, 's');
   const counter = { n: 0 };
@@ -65,7 +65,7 @@ async function pipe(kind) {
     });
   });
   await new Promise(resolve => server.listen(socketPath, resolve));
-  const child = start({ PILOTLIGHT_SOCKET: socketPath, PILOTLIGHT_TOKEN: '0'.repeat(32) });
+  const child = start({ PILOTLIGHT_SOCKET: socketPath, PILOTLIGHT_TOKEN: '0'.repeat(32), ...env });
   const result = await measure(child.pid, counter);
   child.kill('SIGKILL');
   server.close();
@@ -91,7 +91,12 @@ async function http() {
 }
 
 (async () => {
-  const variants = { 'pipe, shared': () => pipe('shared'), 'pipe, own': () => pipe('own'), 'http, Unix socket': http };
+  const variants = {
+    'pipe, shared': () => pipe('shared'),
+    'pipe, own': () => pipe('own'),
+    'pipe, fetch': () => pipe('shared', { BENCH_FETCH: '1' }),
+    'http, Unix socket': http,
+  };
   for (let round = 1; round <= rounds; round++) {
     for (const [name, run] of Object.entries(variants)) {
       const { us, rate } = await run();
