@@ -10,6 +10,7 @@ const MIN_MAX_FRAME = 65536; // `max_frame` until WELCOME says more
 const MAX_WELCOME = 4096;
 const MAX_TEXT = 341; // characters of a RESET's text: at most 3 bytes each, 1,024 allowed
 const HEADER_BYTES = 8;
+const MAX_JOINED = 32 * 1024; // bytes that are copied into one piece; more are given to the kernel as they are
 const [END, UPGRADE, IGNORABLE] = [0x01, 0x02, 0x80];
 const TYPE = { HELLO: 1, WELCOME: 2, REQUEST: 3, RESPONSE: 4, INFO: 5, DATA: 6, TRAILERS: 7, STOP: 8,
   RESET: 9, PING: 10, PONG: 11, DRAIN: 12, MORE: 13, LOG: 14 };
@@ -56,11 +57,26 @@ function strings(payload, first, from = 0, to = payload.length) {
   return list;
 }
 
+/** Texts in latin-1 and bytes as one piece. */
+function joined(parts, size) {
+  const bytes = Buffer.allocUnsafe(size);
+  let at = 0;
+  for (const part of parts) {
+    if (typeof part === 'string') at += bytes.write(part, at, 'latin1');
+    else if (part.length) {
+      bytes.set(part, at);
+      at += part.length;
+    }
+  }
+  return bytes;
+}
+
 class Connection {
   constructor(service, kind, worker) {
     Object.assign(this, { service, kind, worker, maxFrame: MIN_MAX_FRAME, welcomed: false });
     // Exchanges by id; the beginning of a frame that was read; what to write, and whom to tell then.
-    Object.assign(this, { exchanges: new Map(), rest: EMPTY, batch: [], callbacks: [], scheduled: false });
+    Object.assign(this, { exchanges: new Map(), rest: EMPTY, batch: [], batchBytes: 0 });
+    Object.assign(this, { callbacks: [], scheduled: false });
     service.connections.add(this);
     const onread = { buffer: readBuffer, callback: size => this.read(readBuffer.subarray(0, size)) };
     // An own connection may become somebody else's (./upgrade.js), who listens for 'data'.
@@ -143,8 +159,9 @@ class Connection {
 
   /** Queues a frame, whose payload is `head` (latin-1 text) and then `body`. */
   send(type, flags, id, head, body = EMPTY) {
-    const header = u32(head.length + body.length) + u32(type + flags * 0x100 + id * 0x10000);
-    this.batch.push(Buffer.from(header + head, 'latin1'), body);
+    const size = head.length + body.length;
+    this.batch.push(u32(size) + u32(type + flags * 0x100 + id * 0x10000) + head, body);
+    this.batchBytes += HEADER_BYTES + size;
     if (!this.scheduled && turn) turn.push(this);
     else if (!this.scheduled) setImmediate(() => this.flush());
     this.scheduled = true;
@@ -152,10 +169,17 @@ class Connection {
 
   /** Writes what is queued, with one call. */
   flush() {
-    const { batch, callbacks, socket } = this;
-    [this.batch, this.callbacks, this.scheduled] = [[], [], false];
+    const { batch, batchBytes, callbacks, socket } = this;
+    [this.batch, this.batchBytes, this.callbacks, this.scheduled] = [[], 0, [], false];
+    if (!batch.length) return;
     // Up to Node 22 a write that a reset has cut off has no `err`.
-    if (batch.length) socket.write(Buffer.concat(batch), err => callbacks.forEach(it => it(err ?? socket.destroyed)));
+    const done = err => callbacks.forEach(it => it(err ?? socket.destroyed));
+    if (batchBytes <= MAX_JOINED) return socket.write(joined(batch, batchBytes), done);
+    const last = batch.pop();
+    socket.cork();
+    for (const part of batch) socket.write(part, 'latin1');
+    socket.write(last, done);
+    socket.uncork();
   }
 
   /** Closes when what is queued has been written; what still arrives is not handled. */
