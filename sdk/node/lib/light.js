@@ -9,6 +9,7 @@ const { runInThisContext } = require('vm');
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const NOT_A_VALUE = /[\0\r\n]|[^\0-\xff]/;
+const TEXT = 'text/plain;charset=UTF-8';
 const NULL_BODY = new Set([204, 205, 304]); // statuses of answers without a body
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const own = Symbol('made by the SDK'); // who may make a Request of these
@@ -100,7 +101,7 @@ class Body {
 
   /** `body` is a text, bytes, a stream, or null. */
   constructor(body) {
-    if (body instanceof ReadableStream) this.#stream = body;
+    if (isStream(body)) this.#stream = body;
     else this.#source = body;
   }
 
@@ -152,6 +153,8 @@ class Body {
   }
 }
 
+// Streams, too, take long to load.
+const isStream = it => typeof it === 'object' && it !== null && !ArrayBuffer.isView(it) && it instanceof ReadableStream;
 const toBytes = source => {
   const bytes = typeof source === 'string' ? Buffer.from(source) : source;
   return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -198,11 +201,12 @@ const unwrapped = input => Request.isLight(input) ? Request.unwrap(input) : inpu
 
 /** The body of a Response, and its content-type if it has one by itself. */
 function extract(body) {
-  if (body === null || body instanceof ReadableStream) return [body];
+  if (typeof body === 'string') return [body, TEXT];
+  if (body === null || isStream(body)) return [body];
   if (ArrayBuffer.isView(body)) return [new Uint8Array(body.buffer, body.byteOffset, body.byteLength).slice()];
   if (body instanceof ArrayBuffer) return [new Uint8Array(body.slice(0))];
   const isObject = typeof body === 'object' && (body instanceof Blob || Symbol.asyncIterator in body || isForm(body));
-  if (!isObject && !(body instanceof URLSearchParams)) return [String(body), 'text/plain;charset=UTF-8'];
+  if (!isObject && !(body instanceof URLSearchParams)) return [String(body), TEXT];
   const made = new (node('Response'))(body);
   return [made.body, made.headers.get('content-type')];
 }
