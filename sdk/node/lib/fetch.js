@@ -126,8 +126,9 @@ class FetchExchange extends Exchange {
 
   respond(response) {
     if (this.answered) return response?.body?.cancel().catch(() => {}); // refused, or the client has gone
-    if (!response?.headers || !(response.status >= 0)) throw new TypeError('what fetch has returned is no Response');
-    if (response.type === 'error') return this.reset(CODE.INTERNAL, 'the answer is Response.error()');
+    if (response?.type === 'error') return this.reset(CODE.INTERNAL, 'the answer is Response.error()');
+    const isResponse = response?.headers && response.status >= 200 && response.status <= 599;
+    if (!isResponse) throw new TypeError('what fetch has returned is no Response with a status from 200 to 599');
     if (response.bodyUsed) throw new TypeError('the body of the Response has been read already');
     this.status = response.status;
     this.head = headOf(response.status, response.headers);

@@ -124,7 +124,7 @@ for (const globals of [undefined, false]) {
 
   test_('errors', async gateway => {
     for (const [target, said] of [['/throw', 'thrown by the handler'], ['/reject', 'rejected by the handler'],
-      ['/nothing', 'is no Response'], ['/used', 'has been read already']]) {
+      ['/nothing', 'is no Response'], ['/status-101', 'a status from 200'], ['/used', 'has been read already']]) {
       const answer = await gateway.get(target);
       assert.deepStrictEqual([answer.status, answer.text], [500, 'Internal Server Error\n'], target);
       await gateway.says(new RegExp(`GET ${target}: handler failed: \\w*Error: .*${said}`));
