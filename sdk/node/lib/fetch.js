@@ -152,6 +152,8 @@ class FetchExchange extends Exchange {
 
   async send(body) {
     this.reader = body.getReader();
+    // The head does not wait for a first piece that is not there yet. What is there by now is still one frame.
+    queueMicrotask(() => process.nextTick(() => this.begun || this.flush(false)));
     for (;;) {
       const { done, value } = await this.reader.read();
       if (done) return this.flush(true);

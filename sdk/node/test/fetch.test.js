@@ -70,6 +70,10 @@ for (const globals of [undefined, false]) {
     assert.strictEqual((await own.answer()).text, 'one two');
     own.send(request(2, '/large'));
     assert.strictEqual((await own.answer()).body.length, 100000);
+    own.send(request(4, '/late'));
+    assert.deepStrictEqual([(await own.next()).type, own.frames.length], ['RESPONSE', 0]); // before the first piece
+    await gateway.get('/release');
+    assert.strictEqual((await own.answer()).text, 'late');
     own.send(request(3, '/duplex', { method: 'POST', body: 'first', end: false }));
     assert.strictEqual((await own.next()).type, 'RESPONSE');
     assert.strictEqual((await own.next()).body.toString(), 'FIRST');

@@ -76,10 +76,10 @@ test('ES modules', () => {
   assert.strictEqual(stdout.toString(), 'true function\n', stderr.toString());
 });
 
-test('the SDK stays small: at most 430 lines of code, 85 for upgrades, 385 for fetch, none longer than 120', () => {
+test('the SDK stays small: at most 430 lines of code, 85 for upgrades, 390 for fetch, none longer than 120', () => {
   const lines = file => fs.readFileSync(path.join(ROOT, file), 'utf8').split('\n');
   const code = some => some.flatMap(lines).filter(line => !/^\s*($|\/\/|\/\*|\*)/.test(line)).length;
-  const parts = { 'lib/upgrade.js': 85, 'lib/fetch.js': 150, 'lib/light.js': 235 };
+  const parts = { 'lib/upgrade.js': 85, 'lib/fetch.js': 155, 'lib/light.js': 235 };
   const files = ['index.js', ...fs.readdirSync(path.join(ROOT, 'lib')).map(file => `lib/${file}`)];
   const core = code(files.filter(file => !parts[file]));
   assert.ok(core > 100 && core <= 430, `${core} lines`);
