@@ -24,7 +24,7 @@ class Service {
     }
     const limit = value => Math.min(Math.max(1, value | 0), MAX_LIMIT);
     // Loaded while the gateway reads HELLO: http takes longer to load than all the rest.
-    this.face = () => typeof handler === 'function' ? http() : require('./lib/fetch').FetchExchange;
+    this.face = () => this.loaded ??= typeof handler === 'function' ? http() : require('./lib/fetch').FetchExchange;
     this.light = typeof handler !== 'function' && globals ? require('./lib/light') : null;
     this.light?.install();
     Object.assign(this, { handler, path, token, maxExchanges: limit(exchanges), maxOwn: limit(maxOwn), open: 0 });

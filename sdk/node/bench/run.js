@@ -12,17 +12,17 @@ const [flight = 64, seconds = 2, rounds = 3] = process.argv.slice(2).map(Number)
 const HEADERS = ['user-agent', 'bench', 'accept', '*/*', 'accept-encoding', 'gzip, br', 'x-forwarded-for', '127.0.0.1'];
 const HTTP = Buffer.from('GET /user/42 HTTP/1.1\r\nhost: test.local\r\nuser-agent: bench\r\naccept: */*\r\n'
   + 'accept-encoding: gzip, br\r\nx-forwarded-for: 127.0.0.1\r\nx-request-id: req-1\r\n\r\n');
-const TICKS_PER_SECOND = 100;
+const WARM_UP = 20000; // exchanges until what V8 compiles is compiled
 
-/** Seconds of processor time of `pid`. */
+/** Seconds on a processor of all threads of `pid`. */
 function cpu(pid) {
-  const fields = fs.readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
-  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+  const times = fs.readdirSync(`/proc/${pid}/task`).map(id => fs.readFileSync(`/proc/${pid}/task/${id}/schedstat`, 'utf8'));
+  return times.reduce((sum, time) => sum + Number(time.split(' ')[0]), 0) / 1e9;
 }
 
 async function measure(pid, counter) {
   const wait = ms => new Promise(resolve => setTimeout(resolve, ms));
-  await wait(700); // warm-up
+  while (counter.n < WARM_UP) await wait(20);
   const [c0, n0, t0] = [cpu(pid), counter.n, process.hrtime.bigint()];
   await wait(seconds * 1000);
   const n = counter.n - n0;

@@ -9,6 +9,7 @@ const { runInThisContext } = require('vm');
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const NOT_A_VALUE = /[\0\r\n]|[^\0-\xff]/;
+const NOT_AS_IT_IS = /^[\t ]|[\t ]$|[\0\r\n]|[^\0-\xff]/; // has to be trimmed, or is none
 const TEXT = 'text/plain;charset=UTF-8';
 const NULL_BODY = new Set([204, 205, 304]); // statuses of answers without a body
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
@@ -31,6 +32,7 @@ function nameOf(name) {
 }
 
 function valueOf(value) {
+  if (typeof value === 'string' && !NOT_AS_IT_IS.test(value)) return value;
   const text = String(value).replace(/^[\t\n\r ]+|[\t\n\r ]+$/g, '');
   if (NOT_A_VALUE.test(text)) throw new TypeError(`${JSON.stringify(text)} is no value of a header`);
   return text;
@@ -81,15 +83,17 @@ class Headers {
   getSetCookie() { return [...this.#values.get('set-cookie') ?? []]; }
   forEach(callback, self) { for (const [name, value] of this) callback.call(self, value, name, this); }
 
-  * entries() {
-    const byName = this.#values.size > 1 ? [...this.#values].sort(([a], [b]) => a < b ? -1 : 1) : this.#values;
-    for (const [name, value] of byName) {
-      if (typeof value === 'string') yield [name, value];
-      else for (const each of value) yield [name, each];
+  #list() {
+    const list = [];
+    for (const [name, value] of this.#values) {
+      if (typeof value === 'string') list.push([name, value]);
+      else for (const each of value) list.push([name, each]);
     }
+    return list.length > 1 ? list.sort(([a], [b]) => a < b ? -1 : a > b ? 1 : 0) : list;
   }
-  * keys() { for (const [name] of this) yield name; }
-  * values() { for (const [, value] of this) yield value; }
+  entries() { return this.#list().values(); }
+  keys() { return this.#list().map(([name]) => name).values(); }
+  values() { return this.#list().map(([, value]) => value).values(); }
   [Symbol.iterator]() { return this.entries(); }
 }
 
@@ -166,24 +170,27 @@ const toText = source => {
 };
 
 class Request extends Body {
-  #made;
+  #exchange;
+  #url;
+  #headers;
 
-  /** Others than ours are Node's. */
-  constructor(input, init) {
+  /** Others than ours, which have a body, a URL and an exchange, are Node's. */
+  constructor(input, init, url, exchange) {
     if (input !== own) return new (node('Request'))(unwrapped(input), init);
-    super(init.body);
-    this.#made = init;
+    super(init);
+    [this.#url, this.#exchange] = [url, exchange];
   }
 
   static [Symbol.hasInstance](it) { return isInstance(this, it); }
 
-  get method() { return this.#made.method; }
-  get url() { return this.#made.url; }
-  get headers() { return this.#made.headers; }
-  get signal() { return this.#made.signal; }
+  get method() { return this.#exchange.method; }
+  get url() { return this.#url; }
+  get headers() { return this.#headers ??= Headers[own](this.#exchange.authority, this.#exchange.fields); }
+  get signal() { return this.#exchange.aborting.signal; }
   clone() {
-    const { method, url, headers, signal } = this;
-    return new Request(own, { method, url, headers: new Headers(headers), signal, body: Body.copy(this) });
+    const clone = new Request(own, Body.copy(this), this.#url, this.#exchange);
+    clone.#headers = new Headers(this.headers);
+    return clone;
   }
 
   /** The same as one of Node's, which takes the body. */
@@ -191,7 +198,7 @@ class Request extends Body {
     const { method, url, headers, signal, body } = it;
     return new (node('Request'))(url, { method, headers: [...headers], signal, body, duplex: 'half' });
   }
-  static isLight(it) { return typeof it === 'object' && it !== null && #made in it; }
+  static isLight(it) { return typeof it === 'object' && it !== null && #exchange in it; }
 }
 const CONSTANT = { cache: 'default', credentials: 'same-origin', destination: '', duplex: 'half', integrity: '',
   keepalive: false, mode: 'cors', redirect: 'follow', referrer: 'about:client', referrerPolicy: '' };
@@ -275,14 +282,6 @@ function install() {
 }
 
 /** The Request of an exchange; `body` is bytes, a stream, or null. */
-function request(exchange, url, body) {
-  const { method, authority, fields } = exchange;
-  let headers;
-  return new Request(own, {
-    method, url, body,
-    get headers() { return headers ??= Headers[own](authority, fields); },
-    get signal() { return exchange.aborting.signal; },
-  });
-}
+const request = (exchange, url, body) => new Request(own, body, url, exchange);
 
 module.exports = { install, request, source: Body.source };
