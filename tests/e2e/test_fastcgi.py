@@ -251,6 +251,15 @@ class Running(CgiCase):
         self.assert_eventually(lambda: not Path(f"/proc/{first}").exists(), "it goes on")
         self.assertNotEqual(self.assert_json(gateway.get("/env"))["pid"], first)
 
+    def test_explain_without_scripts(self):
+        for protocol in PROTOCOLS:
+            with self.subTest(protocol):
+                gateway = self.serve(protocol)
+                command = [BINARY, "explain", "http://demo.test/a/b%20c?d", "--json"]
+                command += ["--config", gateway.folder / "pilotlight.toml"]
+                told = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=20).stdout)
+                self.assertEqual(told["program"], {"SCRIPT_NAME": "", "PATH_INFO": "/a/b c"})
+
     def test_servers_of_somebody_else(self):
         for protocol in PROTOCOLS:
             with self.subTest(protocol):

@@ -1,9 +1,11 @@
 """PHP behind the gateway, by php-cgi and php-fpm as Debian has them (docs/guide/php.md)."""
 
 import hashlib
+import json
 import os
 import pwd
 import shutil
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -105,6 +107,25 @@ class Php:
         self.assertEqual(self.info("/info.php/x")["self"], "/info.php/x")
         self.assertEqual(self.info("/sub/")["server"]["SCRIPT_NAME"], "/sub/index.php")
         self.assertEqual(self.gateway.get("/sub").status, 308)
+
+    def explained(self, target, *more):
+        command = [BINARY, "explain", f"http://demo.test{target}", "--config", self.gateway.folder / "pilotlight.toml"]
+        command += more
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+
+    def test_explain_names_the_script(self):
+        for target in ["/", "/info.php/x/y%20z?a=1", "/sub/", "/pretty/url"]:
+            with self.subTest(target):
+                program = json.loads(self.explained(target, "--json"))["program"]
+                found = self.info(target)["server"]
+                names = ["SCRIPT_FILENAME", "SCRIPT_NAME", "PATH_INFO"]
+                self.assertEqual(program, {name: found[name] for name in names})
+        self.assertIn(f"script    SCRIPT_FILENAME = {self.root.resolve()}/info.php\n", self.explained("/info.php/x"))
+        self.assertIn("PATH_INFO = /x\n", self.explained("/info.php/x"))
+        self.assertIn(f"file      {self.root}/style.css, which the gateway sends\n", self.explained("/style.css"))
+        self.assertIn("redirect  308 to /sub/\n", self.explained("/sub"))
+        found = json.loads(self.explained("/uploads/file.jpg/x.php", "--json"))["program"]
+        self.assertEqual(found["SCRIPT_NAME"], "/index.php")
 
     def test_files_beside_them(self):
         answer = self.gateway.get("/style.css")

@@ -54,6 +54,7 @@ pub(super) fn text(answer: &Value) -> String {
     if route["target_for_service"] != answer["target"] {
         fact("", &format!("it sees {}", string(&route["target_for_service"])));
     }
+    program(&answer["program"], &mut fact);
     admission(&answer["admission"], &mut fact);
     cache(&answer["cache"], &mut fact);
     changes(&answer["changes"], &mut fact);
@@ -67,6 +68,24 @@ pub(super) fn text(answer: &Value) -> String {
         fact(if index == 0 { "limits" } else { "" }, &format!("{}: {value}", string(&limit["setting"])));
     }
     text
+}
+
+/// Which script would run, by the variables that tell it so, or what is answered in its place.
+fn program(program: &Value, fact: &mut impl FnMut(&str, &str)) {
+    if let Some(file) = program["file"].as_str() {
+        fact("file", &format!("{file}, which the gateway sends"));
+    }
+    if let Some(to) = program["redirect"].as_str() {
+        fact("redirect", &format!("308 to {to}"));
+    }
+    if let Some(why) = program["why"].as_str() {
+        fact("script", &format!("none: {why}; the answer is {}", program["status"]));
+    }
+    let variables = ["SCRIPT_FILENAME", "SCRIPT_NAME", "PATH_INFO"];
+    let told = variables.into_iter().filter_map(|name| Some((name, program[name].as_str()?)));
+    for (index, (name, value)) in told.enumerate() {
+        fact(if index == 0 { "script" } else { "" }, &format!("{name} = {value}"));
+    }
 }
 
 /// Which certificate a client would get, and how the host would get one of its own.
@@ -312,6 +331,27 @@ cache     miss: nothing
 key       http://h/
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_a_service_with_scripts_runs() {
+        let check = |told: Value, expected: &str| {
+            let mut text = String::new();
+            program(&told, &mut |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n")));
+            assert_eq!(text, expected);
+        };
+        check(
+            json!({ "SCRIPT_FILENAME": "/srv/a.php", "SCRIPT_NAME": "/a.php", "PATH_INFO": "/x" }),
+            "script    SCRIPT_FILENAME = /srv/a.php\n          SCRIPT_NAME = /a.php\n          PATH_INFO = /x\n",
+        );
+        check(json!({ "SCRIPT_NAME": "", "PATH_INFO": null, "SCRIPT_FILENAME": null }), "script    SCRIPT_NAME = \n");
+        check(json!({ "file": "/srv/a.css" }), "file      /srv/a.css, which the gateway sends\n");
+        check(json!({ "redirect": "/docs/" }), "redirect  308 to /docs/\n");
+        check(
+            json!({ "status": 404, "why": "there is no file for /x" }),
+            "script    none: there is no file for /x; the answer is 404\n",
+        );
+        check(Value::Null, "");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::template::Facts;
 mod cache;
 mod certificate;
 mod files;
+mod program;
 
 /// Explains a request with these fields (`name: value`).
 pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str]) -> Result<Value, String> {
@@ -46,7 +47,8 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
         map.insert("routes".into(), labels.into());
         return Ok(told);
     };
-    map.insert("route".into(), self::route(route, &target));
+    let sent = sent(route, &target);
+    map.insert("route".into(), self::route(route, &target, &sent));
     map.insert("https".into(), target.place_of_https(shared, route).map(Value::from).unwrap_or_default());
     if let Some(options) = &route.compress {
         compress::normalise(route, &mut headers);
@@ -57,6 +59,9 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
     }
     match &route.to {
         RouteTo::Service(_) => {
+            if let Some(program) = program::explain(route, &sent) {
+                map.insert("program".into(), program);
+            }
             map.insert("cache".into(), cache::explain(shared, route, &target, &method, &headers));
         }
         RouteTo::Redirect(redirect) => {
@@ -84,7 +89,23 @@ fn headers(fields: &[&str]) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-fn route(route: &Route, target: &Target) -> Value {
+/// Path and query as the service gets them.
+fn sent(route: &Route, target: &Target) -> String {
+    let path = target.path();
+    let (whole, query) = (&target.target, &target.target[path.len()..]);
+    let rewrite = route.changes.as_ref().and_then(|changes| changes.rewrite.as_ref());
+    if let Some(rewritten) = rewrite.and_then(|rewrite| rewrite.target(path, query.strip_prefix('?'))) {
+        return rewritten;
+    }
+    if !route.strip_prefix {
+        return whole.clone();
+    }
+    let seen = normalized(path);
+    let rest = seen.strip_prefix(route.path.trim_end_matches('/')).unwrap_or(&seen).trim_start_matches('/');
+    format!("/{rest}{query}")
+}
+
+fn route(route: &Route, target: &Target, sent: &str) -> Value {
     let by_path = if route.exact { "the exact path" } else { "the longest prefix of the path" };
     let by_host = match route.host.as_deref() {
         None => "among routes for every host; no route for this host has a path that matches",
@@ -93,25 +114,13 @@ fn route(route: &Route, target: &Target) -> Value {
         }
         Some(_) => "among routes for this host",
     };
-    let path = target.path();
-    let seen = normalized(path);
-    let query = target.target[path.len()..].strip_prefix('?');
-    let rewritten = route.changes.as_ref().and_then(|changes| changes.rewrite.as_ref()?.target(path, query));
-    let sent = if let Some(rewritten) = rewritten {
-        rewritten
-    } else if route.strip_prefix {
-        let rest = seen.strip_prefix(route.path.trim_end_matches('/')).unwrap_or(&seen).trim_start_matches('/');
-        format!("/{rest}{}", &target.target[path.len()..])
-    } else {
-        target.target.clone()
-    };
     json!({
         "name": &*route.series.route,
         "host": route.host,
         "path": route.path,
         "exact": route.exact,
         "why": format!("{by_path}, {by_host}"),
-        "matched_path": &*seen,
+        "matched_path": &*normalized(target.path()),
         "target_for_service": sent,
     })
 }
