@@ -80,6 +80,18 @@ need_php() {
   ls /usr/sbin/php-fpm* >/dev/null 2>&1 || need php-fpm php-fpm "tests of FastCGI"
 }
 
+# Applications of PHP, and the database of one.
+need_php_applications() {
+  local wordpress=/usr/share/wordpress
+  [ -e /usr/share/php/Slim/autoload.php ] || need slim php-slim "tests of PHP"
+  need mariadb-install-db mariadb-server-core "tests of WordPress"
+  [ -e $wordpress/wp-login.php ] && [ -e $wordpress/wp-content/themes/twentytwentythree ] && return
+  say "WordPress is missing (its tests)"
+  # It wants a web server; without one named before it, it brings Apache.
+  [ -x /usr/sbin/nginx ] || packages+=(nginx)
+  packages+=(wordpress wordpress-theme-twentytwentythree php php-mysql php-gd)
+}
+
 # The browser that looks at the lab's report.
 need_browser() {
   [ -n "${CHROMIUM:-}" ] && return
@@ -100,6 +112,7 @@ install_packages() {
   case " ${packages[*]} " in *" redis-server "*) stop_service redis-server "${as_root[@]}" ;; esac
   case " ${packages[*]} " in *" prometheus "*) stop_service prometheus "${as_root[@]}" ;; esac
   case " ${packages[*]} " in *" rsyslog "*) stop_service rsyslog "${as_root[@]}" ;; esac
+  case " ${packages[*]} " in *" nginx "*) stop_service nginx "${as_root[@]}" ;; esac
 }
 
 # Debian starts the service of a package that it installs; the tests want the program only. A service that was there before is left alone.
@@ -202,6 +215,7 @@ for_test() {
   need_ruby
   need_haskell
   need_php
+  need_php_applications
   need_redis
   need_browser
   if [ ! -e /usr/share/zoneinfo/Europe/Berlin ]; then
