@@ -5,6 +5,7 @@ mod handler;
 mod level;
 mod matcher;
 mod options;
+mod program;
 mod reader;
 mod scope;
 mod site;

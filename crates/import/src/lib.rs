@@ -18,6 +18,7 @@ mod json;
 mod model;
 mod nginx;
 mod procfile;
+mod program;
 mod python;
 mod read;
 mod rules;

@@ -2,7 +2,9 @@
 
 mod level;
 mod location;
+mod program;
 mod reader;
+mod scripts;
 mod server;
 mod syntax;
 mod table;

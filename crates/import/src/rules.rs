@@ -108,6 +108,18 @@ impl Rules {
         keys.set(section, Value::Table(parts));
     }
 
+    /// Takes over keys of another that are not among these.
+    pub(crate) fn fill(&mut self, other: &Rules) {
+        for (own, theirs) in [(&mut self.keys, &other.keys), (&mut self.service, &other.service)] {
+            for (key, value) in theirs.entries().filter(|(key, _)| *key != "allow") {
+                if own.get(key).is_none() {
+                    own.set(key, value.clone());
+                }
+            }
+        }
+        self.is_closed |= other.is_closed;
+    }
+
     /// Adds to what clients are told as `Cache-Control`.
     pub(crate) fn add_cache_control(&mut self, value: &str) {
         self.cache_control = Some(match self.cache_control.take() {
@@ -187,7 +199,8 @@ impl Draft {
     /// The service at this URL, which may be there already.
     pub(crate) fn service_at(&mut self, wanted: &str, url: &str) -> String {
         let url_of = |section: &Section| section.get("url").cloned();
-        let there = self.services.iter().find(|(_, section)| url_of(section) == Some(Value::Text(url.to_owned())));
+        let is_it = |section: &Section| url_of(section) == Some(Value::Text(url.to_owned()));
+        let there = self.services.iter().find(|(_, section)| is_it(section) && section.get("transport").is_none());
         if let Some((name, _)) = there {
             return name.clone();
         }

@@ -149,12 +149,40 @@ mod tests {
         assert_eq!(toml.matches("allow = { \"basic\" = \"users.htpasswd\" }").count(), 2, "{toml}");
         assert!(!toml.contains("S3CRET"), "{toml}");
         // The sources of programs are no files.
-        for toml in [
-            nginx("root /srv; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; }"),
-            caddy("root * /srv\nphp_fastcgi :9\nfile_server").toml,
+        let site = nginx("root /srv; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; }");
+        assert!(!site.contains("files =") && site.contains("cgi = {"), "{site}");
+        let site = caddy("root * /srv\nphp_fastcgi :9\nfile_server").toml;
+        assert!(!site.contains("files ="), "{site}");
+    }
+
+    #[test]
+    fn no_script_runs_that_did_not() {
+        let cgi = |server: &str| {
+            let text = format!("server {{ listen 80; root /srv; index index.php;\n{server} }}");
+            read(Kind::Nginx, &text).unwrap().toml
+        };
+        const PASS: &str = "location ~ \\.php$ { include fastcgi.conf; fastcgi_pass unix:/run/php.sock; }";
+        let all = cgi(PASS);
+        assert!(all.contains("\ncgi = { \"root\" = \"/srv\", \"index\" = [\"index.php\"] }\n"), "{all}");
+        for (before, after) in [
+            ("location ~ /uploads/.*\\.php$ { deny all; }", ""),
+            ("location ~* \\.php5$ { fastcgi_pass 127.0.0.1:1; }", ""),
+            ("", "location ~ ^/other\\.php$ { fastcgi_pass 127.0.0.1:1; }"),
         ] {
-            assert!(!toml.contains("files ="), "{toml}");
+            let toml = cgi(&format!("{before}\n{PASS}\n{after}"));
+            assert!(toml.contains("\"run\" = [\"index.php\"]"), "{before}{after}\n{toml}");
         }
+        let uploads = cgi(&format!("location ^~ /uploads {{ }}\n{PASS}"));
+        let (services, routes) = uploads.split_once("[[routes]]").unwrap();
+        assert!(services.contains("\"run\" = []") && routes.contains("path = \"/uploads\""), "{uploads}");
+        let restricted = cgi("location ~ \\.php$ { allow 10.0.0.1; deny all; fastcgi_pass unix:/run/php.sock; }");
+        assert!(restricted.contains("deny = { \"networks\" = [\"0.0.0.0/0\", \"::/0\"] }"), "{restricted}");
+        for odd in ["fastcgi_pass $php;", "fastcgi_param SCRIPT_FILENAME $odd; fastcgi_pass unix:/run/php.sock;"] {
+            let toml = cgi(&format!("location ~ \\.php$ {{ {odd} }}"));
+            assert!(!toml.contains("cgi =") && !toml.contains("files ="), "{odd}\n{toml}");
+        }
+        let elsewhere = cgi(&format!("location /a {{ root /other; }}\n{PASS}"));
+        assert!(!elsewhere.contains("/other"), "{elsewhere}");
     }
 
     #[test]

@@ -34,10 +34,7 @@ impl Reader {
             "abort" | "error" | "respond" => self.forbidden(hosts, place, &mut level),
             "reverse_proxy" => self.proxy(directive, args, hosts, place, &mut level),
             "file_server" => self.files(directive, args, hosts, place, &mut level),
-            _ => {
-                self.lost(hosts, place, &mut level);
-                Done::NotMapped("FastCGI is not spoken: give PHP an HTTP server, and name its `url`".to_owned())
-            }
+            _ => self.php(directive, args, hosts, place, &mut level),
         };
         self.note(directive.line, &directive.name, done);
     }
@@ -50,7 +47,7 @@ impl Reader {
 
     /// A handler that is not mapped: if not everybody had access, nobody has now, for another route might take its
     /// requests.
-    fn lost(&mut self, hosts: &[Option<String>], place: &Place, level: &mut Level) {
+    pub(super) fn lost(&mut self, hosts: &[Option<String>], place: &Place, level: &mut Level) {
         let rules = &level.rules;
         let has_access = rules.keys.get("allow").is_none() && rules.allowed.is_empty() && rules.denied.is_empty();
         if !has_access || rules.is_closed {
@@ -104,7 +101,9 @@ impl Reader {
         let upstreams: Vec<String> = args.iter().chain(in_block).cloned().collect();
         let url = match upstreams.first().map(|text| upstream(text, is_h2c)) {
             _ if has_tls => Err("services are spoken to over HTTP or h2c, without TLS"),
-            _ if is_fastcgi => Err("FastCGI is not spoken: give the program an HTTP server, and name its `url`"),
+            _ if is_fastcgi => {
+                Err("which scripts it runs cannot be told: write `cgi = { root = … }`, as for `php_fastcgi`")
+            }
             Some(url) => url,
             None => Err("a service has one URL, which is not found out"),
         };
@@ -129,7 +128,7 @@ impl Reader {
     }
 
     /// What stands in the block of `reverse_proxy`.
-    fn of_proxy(&mut self, one: &Directive, level: &mut Level, upstream: &str) {
+    pub(super) fn of_proxy(&mut self, one: &Directive, level: &mut Level, upstream: &str) {
         const ONE_SERVER: &str = "a service has one server";
         let done = match one.name.as_str() {
             "header_up" | "header_down" => {

@@ -183,7 +183,7 @@ impl Level {
         }
         if file.ends_with(".php") {
             self.has_programs = true;
-            return not_mapped("FastCGI is not spoken: give PHP an HTTP server, and name its `url`");
+            return not_mapped("a script as the last one is `fallback` in `cgi` of its service");
         }
         self.rules.files.text("fallback", file);
         match others.iter().all(is_usual) {

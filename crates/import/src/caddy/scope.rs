@@ -58,7 +58,6 @@ fn other(name: &str) -> Done {
         "handle_errors" => "`errors` names a page for each status, or a service that makes it",
         "templates" => "files are sent as they are",
         "metrics" => "metrics are on the admin socket; [metrics] is for Prometheus",
-        "php_fastcgi" => "FastCGI is not spoken: give PHP an HTTP server, and name its `url`",
         "log_skip" | "skip_log" | "log_append" | "log_name" => {
             "the access log is of all routes; `fields` says what is in it"
         }
@@ -77,7 +76,7 @@ impl Reader {
             return;
         }
         let mut level = outer.clone();
-        level.has_programs |= directives.iter().any(|one| one.name == "php_fastcgi");
+        self.programs(directives, &mut level);
         let mut named = Named::new();
         for definition in directives.iter().filter(|one| one.name.starts_with('@')) {
             let matcher = matcher::named(definition);
@@ -186,13 +185,31 @@ impl Reader {
                 self.handler(item.directive, &item.args, hosts, place, level);
             }
         }
+        let is_php = |item: &&&Item<'_>| item.directive.name == "php_fastcgi";
+        let has_site = items.iter().filter(is_php).any(|item| {
+            let directive = item.directive;
+            self.noted.contains(&(directive.line, directive.name.clone()))
+        });
         for item in items.iter().filter(|item| order(item.directive, &item.args).is_some()) {
             // What another handler always goes before.
-            let why = "another handler of this site takes its requests first".to_owned();
+            let done = match has_site && item.directive.name == "file_server" {
+                true => Done::NotNeeded("the gateway sends the files beside the scripts"),
+                false => Done::NotMapped("another handler of this site takes its requests first".to_owned()),
+            };
             let is_noted = self.noted.range((item.directive.line, String::new())..).next();
             if is_noted.is_none_or(|(line, _)| *line != item.directive.line) && base.path == "/" {
-                self.note(item.directive.line, &item.directive.label(), Done::NotMapped(why));
+                self.note(item.directive.line, &item.directive.label(), done);
             }
+        }
+    }
+
+    /// Notes what a scope with programs sends besides.
+    fn programs(&mut self, directives: &[Directive], level: &mut Level) {
+        let Some(php) = directives.iter().find(|one| one.name == "php_fastcgi") else { return };
+        level.has_programs = true;
+        if !directives.iter().any(|one| one.name == "file_server") {
+            let why = "the files beside the scripts ARE SENT by the result: there is no `file_server` for them here";
+            self.note(php.line, "php_fastcgi without file_server", Done::NotMapped(why.to_owned()));
         }
     }
 

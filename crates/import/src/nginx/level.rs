@@ -36,6 +36,16 @@ pub(super) struct Level {
     pub(super) root: Option<String>,
     /// `root` is an `alias`.
     pub(super) is_alias: bool,
+    /// `index`, with scripts.
+    pub(super) index: Vec<String>,
+    /// Some location of the server runs scripts.
+    pub(super) has_scripts: bool,
+    /// The location is `^~`: patterns, and so scripts, do not count for it.
+    pub(super) is_plain: bool,
+    /// `fastcgi_param` and the like with fixed values.
+    pub(super) params: Vec<(String, String)>,
+    /// `SCRIPT_FILENAME` among them.
+    pub(super) script: Option<String>,
     /// Statuses and the path of their page.
     pub(super) pages: Vec<(String, String)>,
     pub(super) certificates: Vec<String>,
@@ -51,7 +61,7 @@ pub(super) struct Level {
 type Inherited = (&'static [&'static str], fn(&mut Level));
 
 /// Directives that a block inherits only if it has none of them itself.
-const ALL_OR_NONE: [Inherited; 5] = [
+const ALL_OR_NONE: [Inherited; 6] = [
     (&["add_header"], |level| {
         level.rules.keys.remove("response_fields");
         level.rules.keys.remove("hsts");
@@ -61,6 +71,10 @@ const ALL_OR_NONE: [Inherited; 5] = [
     (&["allow", "deny"], |level| level.access.clear()),
     (&["error_page"], |level| level.pages.clear()),
     (&["limit_req", "limit_conn"], |level| level.rules.keys.remove("limit")),
+    (&["fastcgi_param", "uwsgi_param", "scgi_param"], |level| {
+        level.params.clear();
+        level.script = None;
+    }),
 ];
 
 impl Level {
@@ -77,6 +91,9 @@ impl Level {
 
     /// Takes over one directive; none: it is none of these.
     pub(super) fn apply(&mut self, directive: &Directive) -> Option<Done> {
+        if matches!(directive.name.as_str(), "fastcgi_param" | "uwsgi_param" | "scgi_param") {
+            return Some(self.param(directive));
+        }
         self.fields(directive)
             .or_else(|| self.access(directive))
             .or_else(|| self.limits(directive))
@@ -319,6 +336,10 @@ impl Level {
             "root" => {
                 self.root = Some(value.trim_end_matches('/').to_owned());
                 mapped("files.root")
+            }
+            "index" if self.has_scripts => {
+                self.index.clone_from(&directive.args);
+                mapped("cgi.index")
             }
             "index" => {
                 let names: Vec<&String> = directive.args.iter().filter(|name| !name.ends_with(".php")).collect();

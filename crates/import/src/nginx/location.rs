@@ -5,6 +5,7 @@ use crate::document::Value;
 use crate::rules::{Place, Rules, Target, below, name_of};
 
 use super::level::Level;
+use super::program::rewritten;
 use super::reader::{Block, Reader, Server};
 use super::words::{Pattern, endings, forbids, pattern, simple_location};
 
@@ -36,6 +37,7 @@ impl<'a> Reader<'a> {
         };
         let children = directive.children();
         let mut level = outer.inherited(children);
+        level.is_plain |= directive.arg(0) == "^~";
         for child in children {
             let name = child.name.as_str();
             let is_own = OWN.contains(&name) || LEADS.contains(&name);
@@ -43,8 +45,18 @@ impl<'a> Reader<'a> {
                 self.directive(child, &mut level);
             }
         }
+        let alias = directive.child("alias").map(|alias| alias.arg(0).trim_end_matches('/').to_owned());
+        let folder = alias.filter(|alias| !alias.contains('$')).or_else(|| level.root.clone());
+        let mut of_scripts = level.clone();
+        of_scripts.root = folder;
+        let own = self.scripts(children, &of_scripts);
+        level.is_plain &= own.is_none();
+        let inner = Server { hosts: server.hosts.clone(), scripts: own.or(server.scripts), ..*server };
+        let server = &inner;
         for child in children.iter().filter(|child| child.name == "location") {
-            self.location(child, server, &level, &place.path);
+            if !self.is_handled(child) {
+                self.location(child, server, &level, &place.path);
+            }
         }
         for child in children.iter().filter(|child| child.name == "if") {
             self.draft.not_mapped(child.line, child.label(), "a route has no conditions");
@@ -53,6 +65,7 @@ impl<'a> Reader<'a> {
             return self.draft.mapped(directive.line, label, "errors, which name its file");
         }
         self.leads(directive, server, &level, &place);
+        self.scripts_are_read(own, children);
     }
 
     /// Where it leads, by the first directive that says so.
@@ -87,6 +100,9 @@ impl<'a> Reader<'a> {
                 }
             }
             Some((leads, "try_files")) => self.files(Some(leads), block, server, &level, place),
+            Some((leads, "fastcgi_pass" | "uwsgi_pass" | "scgi_pass")) => {
+                self.program(directive, leads, server, &level, place);
+            }
             Some((leads, name)) => {
                 self.draft.not_mapped(leads.line, leads.label(), super::table::not_mapped(name));
                 self.lost(block, server, &level, place, "its application is not mapped");
@@ -102,7 +118,7 @@ impl<'a> Reader<'a> {
 
     /// A location whose target is not mapped: if not everybody had access, nobody has now, for another route might
     /// take its requests.
-    fn lost(&mut self, block: Block<'_>, server: &Server<'_>, level: &Level, place: &Place, why: &str) {
+    pub(super) fn lost(&mut self, block: Block<'_>, server: &Server<'_>, level: &Level, place: &Place, why: &str) {
         let rules = level.finished();
         let is_open = !rules.is_closed
             && rules.allowed.is_empty()
@@ -219,7 +235,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The first server of an upstream; the others are noted.
-    fn first_server(&mut self, upstream: &Directive) -> Result<String, String> {
+    pub(super) fn first_server(&mut self, upstream: &Directive) -> Result<String, String> {
         let mut servers = upstream.children().iter().filter(|child| child.name == "server");
         let first = servers.next().ok_or("the upstream has no servers")?;
         let is_new = !self.draft.options().iter().any(|noted| noted.line == first.line && noted.option == "server");
@@ -248,8 +264,13 @@ impl<'a> Reader<'a> {
         place: &Place,
     ) {
         let last = tries.and_then(|tries| tries.args.last()).map_or("", String::as_str);
-        if let (Some(name), Some(tries)) = (last.strip_prefix('@'), tries) {
+        if let (Some(name), Some(tries)) = (last.strip_prefix('@'), tries)
+            && (server.scripts.is_none() || rewritten(server, name).is_none())
+        {
             return self.behind_files(tries, name, server, level, place);
+        }
+        if self.site(tries, block, server, level, place) {
+            return;
         }
         let Some(root) = &level.root else {
             return self.lost(block, server, level, place, "there is no `root` for it in this file");
@@ -314,6 +335,9 @@ impl<'a> Reader<'a> {
         let name = directive.arg(0);
         let is_named = |one: &Directive| one.name == "try_files" && one.args.last().is_some_and(|last| last == name);
         let deep = |one: &Directive| is_named(one) || one.children().iter().any(is_named);
+        if server.scripts.is_some() && rewritten(server, name.trim_start_matches('@')).is_some() {
+            return self.draft.mapped(directive.line, directive.label(), "cgi.fallback");
+        }
         if !server.directives.iter().any(deep) {
             self.draft.not_mapped(directive.line, directive.label(), "no `try_files` leads to it");
         }
@@ -332,15 +356,13 @@ impl<'a> Reader<'a> {
         match endings(text).filter(|_| is_lifetime) {
             Some(endings) => self.lifetimes(directive, server, &endings),
             None => {
-                let php = text.contains(".php").then(|| super::table::not_mapped("fastcgi_pass"));
-                let open =
+                let is_open =
                     forbids(directive) || directive.children().iter().any(|child| child.name.starts_with("auth_"));
-                let why = match (php, open) {
-                    (Some(why), _) => why,
-                    (None, true) => {
+                let why = match is_open {
+                    true => {
                         "a route goes by its path, not by a pattern: what it forbids IS NOT FORBIDDEN by the result"
                     }
-                    (None, false) => "a route goes by its path, not by a pattern: write a route for each path",
+                    false => "a route goes by its path, not by a pattern: write a route for each path",
                 };
                 self.draft.not_mapped(directive.line, label, why);
             }

@@ -7,15 +7,18 @@ use crate::document::Value;
 use crate::model::Draft;
 
 use super::level::{Done, Level, mapped, not_mapped};
+use super::scripts::Scripts;
 use super::table;
-use super::words::is_loopback;
+use super::words::{as_of_a_proxy, is_loopback};
 
 /// Files of nginx's own packages and of certbot that say nothing of the site.
-const KNOWN_FILES: [&str; 8] = [
+const KNOWN_FILES: [&str; 10] = [
     "mime.types",
     "proxy_params",
     "proxy.conf",
     "uwsgi_params",
+    "scgi_params",
+    "fastcgi-php.conf",
     "fastcgi_params",
     "fastcgi.conf",
     "options-ssl-nginx.conf",
@@ -33,6 +36,8 @@ pub(super) struct Server<'a> {
     pub(super) has_tls: bool,
     /// FastCGI executes what is in its folder.
     pub(super) has_programs: bool,
+    /// Which of the reader's scripts are run for plain locations.
+    pub(super) scripts: Option<usize>,
 }
 
 /// A block, as notes name it.
@@ -55,6 +60,10 @@ pub(super) struct Reader<'a> {
     pub(super) draft: Draft,
     pub(super) upstreams: BTreeMap<&'a str, &'a Directive>,
     pub(super) zones: BTreeMap<String, Zone>,
+    /// What patterns lead to programs.
+    pub(super) scripts: Vec<Scripts>,
+    /// Locations that were read for their scripts.
+    pub(super) handled: Vec<&'a Directive>,
     /// Some listener of the file speaks TLS.
     pub(super) has_tls: bool,
     /// Some listener of the file can be reached by others.
@@ -159,12 +168,14 @@ impl<'a> Reader<'a> {
 
     /// A directive that counts for the block that it is in.
     pub(super) fn directive(&mut self, directive: &Directive, level: &mut Level) {
+        let renamed = as_of_a_proxy(directive);
+        let known = renamed.as_ref().unwrap_or(directive);
         let done = level
-            .apply(directive)
+            .apply(known)
             .or_else(|| self.rate(directive, level))
             .or_else(|| self.tls(directive, level))
             .or_else(|| self.of_the_gateway(directive))
-            .or_else(|| table::not_needed(&directive.name).map(Done::NotNeeded))
+            .or_else(|| table::not_needed(&known.name).map(Done::NotNeeded))
             .unwrap_or_else(|| Done::NotMapped(table::not_mapped(&directive.name).to_owned()));
         self.done(directive, done);
     }

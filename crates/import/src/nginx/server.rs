@@ -5,6 +5,7 @@ use crate::document::Value;
 use crate::rules::{Place, Rules, Target};
 
 use super::level::{Level, mapped};
+use super::program::PASSES;
 use super::reader::{Block, Reader, Server};
 use super::words::{Pattern, is_loopback, pattern, redirect};
 
@@ -15,6 +16,11 @@ fn has_programs(directives: &[Directive]) -> bool {
             matches!(one.name.as_str(), "index" | "try_files") && one.args.iter().any(|word| word.contains(".php"));
         one.name.starts_with("fastcgi_") || is_php || has_programs(one.children())
     })
+}
+
+/// Whether some location leads to a program that runs scripts.
+fn has_pass(directives: &[Directive]) -> bool {
+    directives.iter().any(|one| one.name == PASSES[0].0 || has_pass(one.children()))
 }
 
 /// `80`, `*:80`, `[::]:80`, `127.0.0.1:80`, `127.0.0.1` or `unix:/path`.
@@ -47,7 +53,9 @@ impl<'a> Reader<'a> {
             has_plain: false,
             has_tls: false,
             has_programs: has_programs(directives),
+            scripts: None,
         };
+        level.has_scripts = has_pass(directives);
         self.addresses(directive.line, &mut server);
         self.names(&mut server);
         let own = ["listen", "server_name", "location", "return", "rewrite", "if", "try_files"];
@@ -57,8 +65,10 @@ impl<'a> Reader<'a> {
         self.certificates(&level, &server);
         server.is_local &= self.is_public;
         self.whole_server(&server, &level);
+        server.scripts = self.scripts(directives, &level);
         for directive in directives {
             match directive.name.as_str() {
+                "location" if self.is_handled(directive) => {}
                 "location" => self.location(directive, &server, &level, "/"),
                 "if" => self.condition(directive, &server),
                 "rewrite" => self.rewrite(directive, &server, &level),
@@ -66,6 +76,7 @@ impl<'a> Reader<'a> {
             }
         }
         self.rest_of_server(&server, &level, directive.line);
+        self.scripts_are_read(server.scripts, directives);
     }
 
     fn addresses(&mut self, line: usize, server: &mut Server<'_>) {

@@ -5,7 +5,7 @@ const STREAMS: &str = "bodies are streamed, in bounded memory";
 const TLS: &str = "the gateway chooses ciphers, curves and tickets itself";
 const MANAGER: &str = "the service manager says this";
 
-const NOT_NEEDED: [(&str, &[&str]); 6] = [
+const NOT_NEEDED: [(&str, &[&str]); 8] = [
     (
         OWN,
         &[
@@ -71,6 +71,14 @@ const NOT_NEEDED: [(&str, &[&str]); 6] = [
             "variables_hash_bucket_size",
             "variables_hash_max_size",
         ],
+    ),
+    (
+        "the gateway finds the script of a path, and splits it from the path info, itself",
+        &["fastcgi_index", "fastcgi_split_path_info"],
+    ),
+    (
+        "a connection for each request, as an idle one holds a process; `cgi.keep_connections` keeps them",
+        &["fastcgi_keep_conn"],
     ),
     (
         STREAMS,
@@ -150,12 +158,7 @@ const NOT_NEEDED: [(&str, &[&str]); 6] = [
     ),
 ];
 
-const APPLICATION: &str = "name the application itself, with `command`: the gateway starts it; `pilotlight import uwsgi.ini` makes one of uWSGI's";
-const FASTCGI: &str = "FastCGI is not spoken: give PHP an HTTP server, and name its `url`";
-
-const NOT_MAPPED: [(&str, &[&str]); 11] = [
-    (APPLICATION, &["uwsgi_pass", "scgi_pass"]),
-    (FASTCGI, &["fastcgi_pass"]),
+const NOT_MAPPED: [(&str, &[&str]); 9] = [
     ("only HTTP is served; TCP and mail are for another program", &["stream", "mail"]),
     (
         "nothing is computed: a route has placeholders like {host} and {path}",
@@ -180,11 +183,9 @@ pub(super) fn not_needed(name: &str) -> Option<&'static str> {
 
 /// Why a directive cannot be mapped.
 pub(super) fn not_mapped(name: &str) -> &'static str {
-    let of_a_protocol = ["uwsgi_", "scgi_", "fastcgi_"].iter().any(|prefix| name.starts_with(prefix));
-    let proxied_tls = name.starts_with("proxy_ssl_") || name.starts_with("grpc_ssl_");
+    let proxied_tls = ["proxy_ssl_", "grpc_ssl_", "uwsgi_ssl_"].iter().any(|prefix| name.starts_with(prefix));
     match find(&NOT_MAPPED, name) {
         Some(why) => why,
-        None if of_a_protocol => "it is of a protocol that is not spoken here",
         None if proxied_tls => "services are spoken to without TLS",
         None => "there is no key for it",
     }

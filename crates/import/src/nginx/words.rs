@@ -127,6 +127,38 @@ pub(super) fn forbids(directive: &Directive) -> bool {
     })
 }
 
+/// A directive for FastCGI, SCGI or uwsgi as the same for HTTP, if there is one.
+pub(super) fn as_of_a_proxy(directive: &Directive) -> Option<Directive> {
+    let rest = ["fastcgi_", "uwsgi_", "scgi_"].iter().find_map(|prefix| directive.name.strip_prefix(prefix))?;
+    let is_own = matches!(rest, "pass" | "param" | "index" | "split_path_info" | "keep_conn" | "params");
+    (!is_own).then(|| Directive { name: format!("proxy_{rest}"), ..directive.clone() })
+}
+
+/// The scripts of a location, by their paths below its folder: none for all of them; `None`: they cannot be told.
+pub(super) fn script_names(location: &Directive) -> Option<Vec<String>> {
+    let [modifier, text] = location.args.as_slice() else {
+        return location.args.first().map(|path| vec![path.trim_start_matches('/').to_owned()]);
+    };
+    if !modifier.starts_with('~') {
+        return Some(vec![text.trim_start_matches('/').to_owned()]);
+    }
+    let (head, tail) = text.split_once("\\.php")?;
+    let ends = ["", "$", "(/|$)", "(?:/|$)", "($|/)", "(?:$|/)", "(/.*)?$", "(.*)$", ")(.*)$", ")(/.*)?$", "(/.*)$"];
+    if !ends.contains(&tail) {
+        return None;
+    }
+    if matches!(head, "" | "[^/]" | ".+" | ".*" | "^.+" | "^.*" | "(.+" | "^(.+" | "^(.+?" | "^(.*" | "^/.+" | "^/.*") {
+        return Some(Vec::new());
+    }
+    let names = head.strip_prefix("^/")?;
+    let names = names.strip_prefix("(?:").or_else(|| names.strip_prefix('(')).unwrap_or(names);
+    let names: Vec<&str> = names.trim_end_matches(')').split('|').collect();
+    let is_good = |name: &&str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'/'))
+    };
+    names.iter().all(is_good).then(|| names.iter().map(|name| format!("{name}.php")).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +177,26 @@ mod tests {
         }
         assert_eq!(redirect("$remote_addr"), None);
         assert_eq!(redirect("example.org"), None);
+    }
+
+    #[test]
+    fn scripts_of_a_location() {
+        let check = |args: &[&str], expected: Option<&[&str]>| {
+            let args = args.iter().map(|&text| text.to_owned()).collect();
+            let names = script_names(&Directive { args, ..Directive::default() });
+            let expected = expected.map(|names| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+            assert_eq!(names, expected);
+        };
+        for all in ["\\.php$", "[^/]\\.php(/|$)", "^(.+\\.php)(.*)$", "\\.php(?:$|/)", "^(.+?\\.php)(/.*)?$"] {
+            check(&["~", all], Some(&[]));
+        }
+        check(&["~", "^/index\\.php(/|$)"], Some(&["index.php"]));
+        check(&["~*", "^/(app|app_dev|sub/x)\\.php$"], Some(&["app.php", "app_dev.php", "sub/x.php"]));
+        check(&["=", "/index.php"], Some(&["index.php"]));
+        check(&["/a/x.php"], Some(&["a/x.php"]));
+        for odd in ["/uploads/.*\\.php$", "^/[a-z]+\\.php$", "\\.php5?$", "\\.(php|phtml)$"] {
+            check(&["~", odd], None);
+        }
     }
 
     #[test]
