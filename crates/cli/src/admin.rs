@@ -12,6 +12,7 @@ use crate::upgrade::program::Named;
 pub use arguments::Running;
 pub use certificates::{Certificates, certificates};
 pub use client::{Client, Failure, Gateway};
+pub use invoke::{INVOKE_EXAMPLES, invoke};
 pub use options::{Action, Effect, Escapes, Watch, Which};
 pub use purge::{Purged, purge};
 pub use releases::{
@@ -36,6 +37,7 @@ mod client;
 mod columns;
 mod discover;
 mod explain;
+mod invoke;
 mod options;
 mod plan;
 mod purge;

@@ -156,6 +156,16 @@ The new process gets the listening sockets; the old one goes on if the new one d
     /// List the releases of a service
     #[command(after_help = admin::RELEASES_EXAMPLES)]
     Releases(admin::ReleasesArguments),
+    /// Invoke a function of AWS Lambda with an event
+    #[command(after_help = admin::INVOKE_EXAMPLES)]
+    Invoke {
+        /// The service
+        service: String,
+        /// The file with the event, in JSON; `-` for the standard input
+        event: Option<PathBuf>,
+        #[command(flatten)]
+        gateway: Running,
+    },
     /// Show when requests by [[schedules]] are due next and what came of the last ones; run one now
     #[command(after_help = admin::SCHEDULES_EXAMPLES)]
     Schedules {
@@ -433,6 +443,8 @@ pub fn main() -> ExitCode {
         Command::Deploy(arguments) => admin::deploy(arguments),
         Command::Rollback(arguments) => admin::rollback(arguments),
         Command::Releases(arguments) => admin::releases(arguments),
+        Command::Invoke { service, event, gateway } => gateway
+            .run(Effect::Changes, |client, report, out| admin::invoke(client, &service, event.as_deref(), report, out)),
         Command::Schedules { name, run, gateway } => schedules(name, run, gateway),
         Command::Purge(purging) => purging.run(),
         Command::Explain { url, method, fields, gateway } => {

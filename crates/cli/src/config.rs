@@ -52,6 +52,7 @@ pub mod format;
 mod hints;
 mod isolation;
 mod jwt;
+mod lambda;
 mod listeners;
 mod load;
 mod logs;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    CgiOptions, GatewayOptions, Inherited, IoUring, IssuerOptions, ListenAddr, RedisTier, ServiceTarget, Serving,
-    Settings, StorageSettings, TraceOptions,
+    CgiOptions, GatewayOptions, Inherited, IoUring, IssuerOptions, LambdaOptions, ListenAddr, RedisTier, ServiceTarget,
+    Serving, Settings, StorageSettings, TraceOptions,
 };
 use pilotlight_supervisor::{Service, ServiceSpec};
 use pilotlight_tls::{Protocol, TlsContext, TlsSettings};
@@ -66,6 +66,7 @@ pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving 
     Serving {
         services,
         cgi: config.services.iter().filter_map(cgi).collect(),
+        lambda: config.services.iter().filter_map(lambda).collect(),
         routes: config.routes.clone(),
         errors: config.errors.clone(),
         settings: Settings { traces: traces(config), ..config.settings.clone() },
@@ -77,6 +78,11 @@ pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving 
 /// How a service is told of requests, if that is by variables.
 fn cgi(service: &config::Service) -> Option<(String, Arc<CgiOptions>)> {
     Some((service.name().to_owned(), Arc::clone(service.cgi.as_ref()?)))
+}
+
+/// What a service is told that is a function of AWS Lambda.
+fn lambda(service: &config::Service) -> Option<(String, Arc<LambdaOptions>)> {
+    Some((service.name().to_owned(), Arc::clone(service.lambda.as_ref()?)))
 }
 
 /// Traces, if they are wanted. Reads the environment, and the file of fields for the collector.

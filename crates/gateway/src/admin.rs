@@ -40,6 +40,7 @@ mod deploy;
 mod events;
 mod explain;
 mod hidden;
+mod invoke;
 mod keys;
 mod logs;
 mod looks;

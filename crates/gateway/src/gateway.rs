@@ -25,6 +25,7 @@ use crate::routes::Table;
 use crate::schedules::Schedules;
 use crate::strangers::Strangers;
 use crate::traces::export::Exporter;
+use crate::upstream::lambda::Functions;
 use crate::worker::run::{self, Order};
 use crate::worker::{Common, Stop};
 
@@ -163,6 +164,7 @@ impl Gateway {
             addresses,
             tls: options.tls,
             schedules,
+            functions: Functions::default(),
             strangers: Strangers::default(),
         });
         let (stop, stopped) = watch::channel(Stop::No);

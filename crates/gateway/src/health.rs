@@ -18,7 +18,7 @@ use crate::target::{Scheme, Trust};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::silence::SilenceLimit;
-use crate::upstream::{SendError, ServiceResponse, cgi, http as http1, http2, pipe};
+use crate::upstream::{SendError, ServiceResponse, cgi, http as http1, http2, lambda, pipe};
 use crate::worker::{Upstream, Worker};
 
 /// The setting that limits how long its answer may take.
@@ -90,6 +90,12 @@ async fn ask(
             let to = cgi::To { pool, protocol: *protocol, options, external: None };
             Box::pin(cgi::send(to, &mut one, &outbound, None, Kept::IsNotUsed)).await
         }
+        Upstream::Lambda(service) => {
+            let table = worker.common.table.load();
+            let options = table.lambda(service.name()).map(|options| &**options).ok_or("it has no settings")?;
+            let to = lambda::To { functions: &worker.common.functions, service, options };
+            Box::pin(lambda::send(to, &mut one, &outbound, None)).await
+        }
         Upstream::External(..) | Upstream::ExternalHttp2(..) | Upstream::ExternalCgi(..) => {
             return Err("somebody else starts it".to_owned());
         }
@@ -123,5 +129,6 @@ fn outbound(worker: &Worker, health: &HealthCheck) -> Outbound {
         trace: None,
         is_cached: false,
         script: None,
+        event: None,
     }
 }

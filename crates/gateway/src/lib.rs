@@ -101,9 +101,9 @@ pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, CacheSettings, CgiOptions, EVENTS_PATH, External,
-    ExternalAddr, GatewayOptions, Inherited, IoUring, IssuerOptions, Limits, ListenAddr, PlainHttp, RedisTier,
-    Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerTiming, ServiceTarget,
-    Serving, Settings,
+    ExternalAddr, GatewayOptions, Inherited, IoUring, IssuerOptions, LambdaOptions, Limits, ListenAddr, PlainHttp,
+    RedisTier, Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerTiming,
+    ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
@@ -119,6 +119,7 @@ pub use pilotlight_cgi::Protocol as CgiProtocol;
 pub use pilotlight_content_coding::{Coding, CompressOptions, MediaRange};
 pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, ScriptOptions, ScriptPattern, is_file_path};
 pub use pilotlight_jwt::{Algorithm as TokenAlgorithm, Expiry as TokenExpiry, KeySet, Rules as TokenRules};
+pub use pilotlight_lambda::{EventFormat, Function};
 pub use pilotlight_traces::{Ratio, RatioError};
 pub use redirect::{NotARedirect, Redirect};
 pub use rewrite::{NotARewrite, Rewrite};

@@ -23,11 +23,13 @@ use crate::traces::TraceOptions;
 
 mod cgi;
 mod issuers;
+mod lambda;
 mod route;
 
 pub use crate::listen_addr::ListenAddr;
 pub use cgi::{CgiOptions, SendFolder};
 pub use issuers::IssuerOptions;
+pub use lambda::LambdaOptions;
 pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -118,6 +120,8 @@ pub struct Serving {
     pub services: Vec<ServiceTarget>,
     /// Settings of services that are spoken to in variables, by their names.
     pub cgi: HashMap<String, Arc<CgiOptions>>,
+    /// Settings of services that are functions of AWS Lambda, by their names.
+    pub lambda: HashMap<String, Arc<LambdaOptions>>,
     /// Routes in any order; precedence does not depend on it.
     pub routes: Vec<RouteSpec>,
     /// Pages for errors, of all routes and of requests that have none.
@@ -281,6 +285,7 @@ impl ServiceTarget {
             Self::Managed(_, Transport::FastCgi(_)) => ServiceProtocol::FastCgi,
             Self::Managed(_, Transport::Scgi(_)) => ServiceProtocol::Scgi,
             Self::Managed(_, Transport::Uwsgi(_)) => ServiceProtocol::Uwsgi,
+            Self::Managed(_, Transport::Lambda) => ServiceProtocol::Lambda,
             Self::External(external) => match external.protocol {
                 ServerProtocol::Http1 => ServiceProtocol::Http,
                 ServerProtocol::H2c => ServiceProtocol::H2c,

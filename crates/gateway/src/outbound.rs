@@ -48,6 +48,8 @@ pub(crate) struct Outbound {
     pub(crate) is_cached: bool,
     /// The script that it is for, of a service that has a folder of them.
     pub(crate) script: Option<Box<Script>>,
+    /// The event that a function gets in place of one of the request.
+    pub(crate) event: Option<Arc<str>>,
     /// The context that the service is told in place of the client's; `None`: the client's crosses.
     pub(crate) trace: Option<Propagation>,
 }
@@ -257,6 +259,7 @@ mod tests {
             interim: None,
             is_cached: false,
             script: None,
+            event: None,
             trace: None,
         }
     }

@@ -74,6 +74,7 @@ impl Failure {
                 StatusCode::REQUEST_TIMEOUT
             }
             Self::Body(BodyError::Client(_)) => StatusCode::BAD_REQUEST,
+            Self::Start(e) if e.phase == Phase::Init => StatusCode::BAD_GATEWAY,
             Self::Start(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Admission(refusal) => match **refusal {
                 Refusal::Network(_) => StatusCode::FORBIDDEN,
@@ -101,6 +102,7 @@ impl Failure {
                 UpstreamError::Connect { .. }
                 | UpstreamError::Closed { .. }
                 | UpstreamError::Internal { .. }
+                | UpstreamError::Function { .. }
                 | UpstreamError::Protocol { .. } => StatusCode::BAD_GATEWAY,
             },
         }
@@ -152,10 +154,21 @@ impl Failure {
     /// One line for the log about the request alone: why a service did not start, the supervisor's line says.
     pub(crate) fn request_log_text(&self) -> String {
         match self {
-            Self::Start(e) if matches!(e.phase, Phase::Spawn | Phase::Connect | Phase::Answer) => {
+            Self::Start(e) if matches!(e.phase, Phase::Spawn | Phase::Connect | Phase::Init | Phase::Answer) => {
                 format!("service `{}` did not start, as said above (phase {})", e.service, e.phase.name())
             }
+            Self::Upstream(UpstreamError::Function { .. }) => format!("{}, as said above", self.detail()),
             other => other.log_text(),
+        }
+    }
+
+    /// What developers are shown below the detail: the last lines of a service that did not start, or where a function
+    /// failed.
+    fn output(&self) -> Vec<String> {
+        match self {
+            Self::Start(e) => e.output_tail.to_vec(),
+            Self::Upstream(UpstreamError::Function { error, .. }) => error.lines(),
+            _ => Vec::new(),
         }
     }
 
@@ -194,9 +207,10 @@ impl Failure {
                 Refusal::Credentials { .. } => GrpcStatus::Unauthenticated,
                 Refusal::Busy | Refusal::NoKeys | Refusal::Undecided => GrpcStatus::Unavailable,
             },
-            Self::Bug | Self::Upstream(UpstreamError::Internal { .. } | UpstreamError::Protocol { .. }) => {
-                GrpcStatus::Internal
-            }
+            Self::Bug
+            | Self::Upstream(
+                UpstreamError::Internal { .. } | UpstreamError::Function { .. } | UpstreamError::Protocol { .. },
+            ) => GrpcStatus::Internal,
         }
     }
 
@@ -281,12 +295,15 @@ impl Failure {
             if let Some(exit) = &e.exit {
                 document.insert("exit".into(), Value::from(exit.to_string()));
             }
-            if dev {
-                document.insert("output".into(), Value::from(e.output_tail.to_vec()));
-                if let Some(found) = trace::find(&e.output_tail) {
-                    document.insert("place".into(), Value::from(found.place()));
-                }
+        }
+        let output = if dev { self.output() } else { Vec::new() };
+        if let (Some(document), true) =
+            (document.as_object_mut(), dev && (matches!(self, Self::Start(_)) || !output.is_empty()))
+        {
+            if let Some(found) = trace::find(&output) {
+                document.insert("place".into(), Value::from(found.place()));
             }
+            document.insert("output".into(), Value::from(output));
         }
         if let (Some(document), Self::Admission(refusal)) = (document.as_object_mut(), self) {
             document.extend(refusal.members());
@@ -297,10 +314,8 @@ impl Failure {
     fn page(&self, asked: &Asked<'_>) -> String {
         let Asked { request_id, dev, .. } = *asked;
         let detail = dev.then(|| self.detail());
-        let output: Vec<String> = match self {
-            Self::Start(e) if dev => e.output_tail.iter().map(|line| printable(line).into_owned()).collect(),
-            _ => Vec::new(),
-        };
+        let shown = if dev { self.output() } else { Vec::new() };
+        let output: Vec<String> = shown.iter().map(|line| printable(line).into_owned()).collect();
         page::document(&page::Page {
             status: self.status(),
             request_id,

@@ -31,6 +31,7 @@ pub(crate) enum ServiceProtocol {
     FastCgi,
     Scgi,
     Uwsgi,
+    Lambda,
 }
 
 impl ServiceProtocol {
@@ -54,6 +55,7 @@ impl ServiceProtocol {
             Self::FastCgi => Protocol::FastCgi.name(),
             Self::Scgi => Protocol::Scgi.name(),
             Self::Uwsgi => Protocol::Uwsgi.name(),
+            Self::Lambda => "lambda",
         }
     }
 }

@@ -217,6 +217,32 @@ impl RequestBody {
         Ok(())
     }
 
+    /// Reads a body of at most `most` bytes into memory; `None`: it has more. It is held from then on.
+    ///
+    /// # Cancel safety
+    /// Not safe: what was read is lost with the future.
+    pub(crate) async fn gather(&mut self, most: usize) -> Result<Option<Bytes>, BodyError> {
+        if let Some(held) = self.held() {
+            return Ok(Some(held.clone()));
+        }
+        if self.length().is_some_and(|length| length > most as u64) || self.touched {
+            return Ok(None);
+        }
+        let mut whole = BytesMut::new();
+        loop {
+            match std::future::poll_fn(|cx| self.poll_piece(cx)).await? {
+                Piece::Data(data) if whole.len() + data.len() > most => return Ok(None),
+                Piece::Data(data) if whole.is_empty() => whole = BytesMut::from(data),
+                Piece::Data(data) => whole.extend_from_slice(&data),
+                Piece::Trailers(_) | Piece::End => break,
+            }
+        }
+        let whole = whole.freeze();
+        self.held = Held::Whole(whole.clone(), None);
+        (self.touched, self.given) = (false, 0);
+        Ok(Some(whole))
+    }
+
     /// The body without trailers, if it is held whole.
     pub(crate) fn held(&self) -> Option<&Bytes> {
         match &self.held {

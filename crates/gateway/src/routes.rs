@@ -21,8 +21,8 @@ use crate::error_pages::{ErrorPages, LoadedPages, PageLevels};
 use crate::jwks::KeySources;
 use crate::metrics::Series;
 use crate::options::{
-    CgiOptions, External, ExternalAddr, RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol, ServiceTarget,
-    Serving, Settings,
+    CgiOptions, External, ExternalAddr, LambdaOptions, RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol,
+    ServiceTarget, Serving, Settings,
 };
 use crate::path::normalized;
 use crate::schedules::ScheduleSpec;
@@ -41,6 +41,8 @@ pub(crate) struct Route {
     pub(crate) service: Option<ServiceTarget>,
     /// How its service is told of requests, if that is by variables.
     pub(crate) cgi: Option<Arc<CgiOptions>>,
+    /// Its settings, if it is a function of AWS Lambda.
+    pub(crate) lambda: Option<Arc<LambdaOptions>>,
     /// The way to who else decides who is let in.
     pub(crate) auth: Option<Arc<Route>>,
     /// What an error looks like.
@@ -55,7 +57,7 @@ impl Route {
     fn to_auth_server(
         admission: &AdmissionSpec,
         services: &[ServiceTarget],
-        cgi: &HashMap<String, Arc<CgiOptions>>,
+        kinds: &Kinds,
         series: &Arc<Series>,
     ) -> Option<Arc<Self>> {
         let forward = admission.allow.forward.as_ref()?;
@@ -75,7 +77,8 @@ impl Route {
             gate: None,
             auth: None,
             series: Arc::clone(series),
-            cgi: cgi.get(service.name()).cloned(),
+            cgi: kinds.cgi.get(service.name()).cloned(),
+            lambda: kinds.lambda.get(service.name()).cloned(),
             service: Some(service),
             pages: PageLevels::default(),
             changes_responses: false,
@@ -129,7 +132,7 @@ pub(crate) struct Table {
     /// Ways of schedules, by their names.
     schedule_routes: FxHashMap<Box<str>, Arc<Route>>,
     services: Vec<ServiceTarget>,
-    cgi: HashMap<String, Arc<CgiOptions>>,
+    kinds: Kinds,
     settings: Arc<Settings>,
 }
 
@@ -141,10 +144,16 @@ struct Paths {
     longest: usize,
 }
 
+/// What services of some kinds have beside what all have, by their names.
+struct Kinds {
+    cgi: HashMap<String, Arc<CgiOptions>>,
+    lambda: HashMap<String, Arc<LambdaOptions>>,
+}
+
 impl Table {
     /// `keys` has those that tokens are verified by; `series` finds where the requests of a route are counted.
     pub(crate) fn new(serving: Serving, keys: &KeySources, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
-        let Serving { services, cgi, mut routes, errors, settings, local_hosts: _, schedules } = serving;
+        let Serving { services, cgi, lambda, mut routes, errors, settings, local_hosts: _, schedules } = serving;
         routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
         let mut table = Self {
             routes: Vec::new(),
@@ -156,7 +165,7 @@ impl Table {
             page_routes: FxHashMap::default(),
             schedule_routes: FxHashMap::default(),
             services,
-            cgi,
+            kinds: Kinds { cgi, lambda },
             settings: Arc::new(settings),
         };
         table.caches = routes.iter().any(|route| route.cache != RouteCache::Off && route.to.service().is_some());
@@ -188,9 +197,10 @@ impl Table {
             let auth = spec
                 .admission
                 .as_ref()
-                .and_then(|admission| Route::to_auth_server(admission, &table.services, &table.cgi, &series));
-            let cgi = service.as_ref().and_then(|service| table.cgi.get(service.name())).cloned();
-            Arc::new(Route { series, spec, gate, auth, service, cgi, pages, changes_responses })
+                .and_then(|admission| Route::to_auth_server(admission, &table.services, &table.kinds, &series));
+            let cgi = service.as_ref().and_then(|service| table.kinds.cgi.get(service.name())).cloned();
+            let lambda = service.as_ref().and_then(|service| table.kinds.lambda.get(service.name())).cloned();
+            Arc::new(Route { series, spec, gate, auth, service, cgi, lambda, pages, changes_responses })
         };
         let page_route = |name: String| {
             let index = table.services.iter().position(|service| service.name() == name)?;
@@ -235,7 +245,12 @@ impl Table {
 
     /// How a service is told of requests, if that is by variables.
     pub(crate) fn cgi(&self, service: &str) -> Option<&Arc<CgiOptions>> {
-        self.cgi.get(service)
+        self.kinds.cgi.get(service)
+    }
+
+    /// The settings of a function of AWS Lambda.
+    pub(crate) fn lambda(&self, service: &str) -> Option<&Arc<LambdaOptions>> {
+        self.kinds.lambda.get(service)
     }
 
     /// Every service, in the order in which they were given.
@@ -357,6 +372,7 @@ mod tests {
             Serving {
                 services,
                 cgi: HashMap::default(),
+                lambda: HashMap::default(),
                 routes,
                 errors: ErrorPages::default(),
                 settings: Settings::default(),

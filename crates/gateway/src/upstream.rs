@@ -7,6 +7,7 @@ use ::http::StatusCode;
 
 pub(crate) use pilotlight_exchange::retry::Delivery;
 use pilotlight_exchange::retry::Reuse;
+use pilotlight_lambda::FunctionError;
 use pilotlight_supervisor::{Lease, StartError};
 
 use crate::body::ResponseBody;
@@ -22,6 +23,7 @@ pub(crate) mod first_byte;
 pub(crate) mod http;
 pub(crate) mod http1;
 pub(crate) mod http2;
+pub(crate) mod lambda;
 mod length;
 pub(crate) mod one_try;
 pub(crate) mod pipe;
@@ -109,6 +111,9 @@ pub(crate) enum UpstreamError {
          too slowly, to be read before the service is asked"
     )]
     LengthRequired { service: String, protocol: &'static str },
+    /// What the function says of it is for the log, and for developers.
+    #[error("the function of service {service} failed")]
+    Function { service: String, error: Box<FunctionError> },
     #[error("the request body is larger than service {service} takes: {text}")]
     TooLarge { service: String, text: String },
 }

@@ -39,6 +39,7 @@ use crate::timing::Clock;
 use crate::traces::Tracer;
 use crate::traces::export::Exporter;
 use crate::upstream::http2;
+use crate::upstream::lambda::Functions;
 use crate::upstream::pipe::link::Link;
 use crate::upstream::sockets::Pool;
 
@@ -72,6 +73,8 @@ pub(crate) struct Common {
     pub(crate) addresses: ArcSwap<Vec<ListenAddr>>,
     /// Requests at certain times.
     pub(crate) schedules: Arc<Schedules>,
+    /// Where instances of functions take their invocations.
+    pub(crate) functions: Functions,
     /// Clients of other protocols that were named lately.
     pub(crate) strangers: Strangers,
 }
@@ -85,6 +88,7 @@ pub(crate) enum Upstream {
     ExternalHttp2(Arc<External>, Rc<http2::Pool>),
     Cgi(Arc<Service>, CgiProtocol, Rc<Pool>),
     ExternalCgi(Arc<External>, CgiProtocol, Rc<Pool>),
+    Lambda(Arc<Service>),
 }
 
 impl Upstream {
@@ -95,6 +99,7 @@ impl Upstream {
             Self::Http(_, pool) | Self::External(_, pool) => pool.is_unused(),
             Self::Http2(_, pool) | Self::ExternalHttp2(_, pool) => pool.is_unused(),
             Self::Cgi(_, _, pool) | Self::ExternalCgi(_, _, pool) => pool.is_unused(),
+            Self::Lambda(_) => true,
         }
     }
 }
@@ -224,6 +229,7 @@ impl Worker {
             ServiceTarget::Managed(service, Transport::FastCgi(_)) => self.cgi(service, CgiProtocol::FastCgi),
             ServiceTarget::Managed(service, Transport::Scgi(_)) => self.cgi(service, CgiProtocol::Scgi),
             ServiceTarget::Managed(service, Transport::Uwsgi(_)) => self.cgi(service, CgiProtocol::Uwsgi),
+            ServiceTarget::Managed(service, Transport::Lambda) => Upstream::Lambda(Arc::clone(service)),
             ServiceTarget::External(external) => {
                 let (name, batch) = (external.name.clone(), self.batch.clone());
                 let external = Arc::clone(external);

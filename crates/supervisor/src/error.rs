@@ -73,6 +73,8 @@ pub enum Phase {
     /// It was executed, but never connected (pipe), never accepted a connection (inherited socket), or never listened
     /// (`PORT`).
     Connect,
+    /// It said that it could not be initialised (Runtime API).
+    Init,
     /// It ended before the first byte of its first answer (HTTP).
     Answer,
     /// The service or the gateway is being stopped.
@@ -88,6 +90,7 @@ impl Phase {
             Self::Backoff => "backoff",
             Self::Spawn => "spawn",
             Self::Connect => "connect",
+            Self::Init => "init",
             Self::Answer => "answer",
             Self::Stopping => "stopping",
         }

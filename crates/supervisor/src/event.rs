@@ -7,6 +7,7 @@ use crate::service::Service;
 use crate::spec::{HealthCheck, Transport};
 use bytes::Bytes;
 use pilotlight_pipe::hello::{ConnectionKind, Hello};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,6 +53,15 @@ pub enum WorkerEvent {
     },
     /// Send the instance of a new release its health request.
     Examine(Box<Examination>),
+    /// An instance of a function starts: serve it the Runtime API. Told to one worker.
+    RuntimeApi {
+        /// The instance.
+        instance: Arc<Instance>,
+        /// Its service.
+        service: Arc<Service>,
+        /// Where it asks: on a loopback port, non-blocking.
+        listener: TcpListener,
+    },
     /// The instance has ended: its connections are of no use.
     Gone {
         /// The instance.

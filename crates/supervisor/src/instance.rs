@@ -31,6 +31,7 @@ pub struct Instance {
     used_noticed: AtomicBool,
     stuck: AtomicBool,
     health: OnceLock<Result<u16, String>>,
+    init_error: OnceLock<Vec<String>>,
     ended: OnceLock<Ended>,
     ended_notify: Notify,
     notices: UnboundedSender<Notice>,
@@ -43,6 +44,8 @@ pub enum Endpoint {
     Pipe,
     /// Over connections to this address.
     Http(Address),
+    /// It asks the Runtime API of AWS Lambda, which is served to it there.
+    RuntimeApi(SocketAddr),
 }
 
 /// Where an instance listens. It is never that of another instance.
@@ -129,6 +132,7 @@ impl Instance {
             used_noticed: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             health: OnceLock::new(),
+            init_error: OnceLock::new(),
             ended: OnceLock::new(),
             ended_notify: Notify::new(),
             notices,
@@ -222,6 +226,23 @@ impl Instance {
             );
             self.notice(Notice::Stuck { instance: self.id });
         }
+    }
+
+    /// Runtime API: its first call for an invocation came, so the start is over.
+    pub fn report_ready(&self) {
+        self.notice(Notice::RuntimeReady { instance: self.id });
+    }
+
+    /// Runtime API: it says that it could not be initialised; the lines say why. The first call counts.
+    pub fn report_init_error(&self, lines: Vec<String>) {
+        if self.init_error.set(lines).is_ok() {
+            self.notice(Notice::InitFailed { instance: self.id });
+        }
+    }
+
+    /// What it said of its initialisation.
+    pub(crate) fn init_error(&self) -> &[String] {
+        self.init_error.get().map(Vec::as_slice).unwrap_or_default()
     }
 
     /// What came of its health request: the status of a good answer, or what is wrong. The first call counts.

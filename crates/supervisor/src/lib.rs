@@ -91,6 +91,8 @@ pub use spec::{
     ServiceSpec, Spare, SupervisorOptions, Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
-pub use status::{Deploys, InstanceStatus, Replaced, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus};
+pub use status::{
+    Deploys, FunctionErrors, InstanceStatus, Replaced, ServiceState, Status, Stopped, ZygoteState, ZygoteStatus,
+};
 pub use supervisor::{Control, Supervisor, start};
 pub use waiting::{QueueLimits, Refused, Waiting};

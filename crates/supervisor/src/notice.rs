@@ -20,6 +20,10 @@ pub(crate) enum Notice {
     Used { instance: u64 },
     /// The answer of a new release's instance to the health request is known, or that there is none.
     Examined { instance: u64 },
+    /// The runtime client of a function has asked for its first invocation.
+    RuntimeReady { instance: u64 },
+    /// A function could not be initialised, as its runtime client says.
+    InitFailed { instance: u64 },
     /// A request got no answer from the instance in `max_request_time`.
     Stuck { instance: u64 },
 }

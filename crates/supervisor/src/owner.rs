@@ -28,6 +28,7 @@ mod reload;
 mod renew;
 mod reported_bounds;
 mod role;
+mod runtime_api;
 mod scale;
 mod service_record;
 mod start;
@@ -152,6 +153,8 @@ impl Owner {
             }
             Notice::Used { instance } => self.used(instance),
             Notice::Examined { instance } => self.examined(instance, now),
+            Notice::RuntimeReady { instance } => self.runtime_ready(instance, now),
+            Notice::InitFailed { instance } => self.init_failed(instance, now),
             Notice::Stuck { instance } => self.stuck(instance, now),
         }
     }

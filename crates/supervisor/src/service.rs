@@ -171,6 +171,13 @@ impl Service {
         ErrorLog::new(Arc::clone(&self.name), instance, Arc::clone(&self.dropped_lines), self.log.clone())
     }
 
+    /// A function of AWS Lambda failed, and said why.
+    pub fn report_function_error(&self, why: &str) {
+        let functions = &mut self.status_mut().function_errors;
+        functions.count += 1;
+        functions.last = Some((why.to_owned(), Instant::now()));
+    }
+
     /// Lines of output that were dropped because the log's queue was full.
     #[must_use]
     pub fn dropped_lines(&self) -> u64 {

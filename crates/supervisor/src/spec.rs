@@ -335,6 +335,9 @@ pub enum Transport {
     Scgi(HttpSocket),
     /// It serves the protocol of uWSGI.
     Uwsgi(HttpSocket),
+    /// It is a function of AWS Lambda: its runtime client asks the Runtime API, which the gateway serves to each
+    /// instance on a loopback port of its own ([`WorkerEvent::RuntimeApi`](crate::WorkerEvent::RuntimeApi)).
+    Lambda,
 }
 
 impl Transport {
@@ -342,7 +345,7 @@ impl Transport {
     #[must_use]
     pub fn socket(self) -> Option<HttpSocket> {
         match self {
-            Self::Pipe => None,
+            Self::Pipe | Self::Lambda => None,
             Self::Http(socket)
             | Self::H2c(socket)
             | Self::FastCgi(socket)

@@ -40,6 +40,8 @@ pub struct Status {
     pub stuck: u64,
     /// Instances that were told to end and did, for whatever reason, and what became of their requests.
     pub stopped: Stopped,
+    /// Invocations that failed, as the function says, if it is one of AWS Lambda.
+    pub function_errors: FunctionErrors,
     /// The parent of its instances, if it has `preload`.
     pub zygote: Option<ZygoteStatus>,
     /// What of its sandbox was in force for the last instance that was executed, if it has one.
@@ -65,11 +67,21 @@ impl Status {
             deploys: Deploys::default(),
             stuck: 0,
             stopped: Stopped::default(),
+            function_errors: FunctionErrors::default(),
             zygote: spec.zygote().map(|_| ZygoteStatus::default()),
             sandbox: None,
             spec: Arc::clone(spec),
         }
     }
+}
+
+/// Invocations of a function that failed, as it says itself, since the gateway started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionErrors {
+    /// How many.
+    pub count: u64,
+    /// What the last one said, and when.
+    pub last: Option<(String, Instant)>,
 }
 
 /// What the zygote of a service is doing, for people.

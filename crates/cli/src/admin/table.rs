@@ -262,6 +262,12 @@ fn scaling(answer: &Value, fact: &mut impl FnMut(&str, String)) {
     let next = next.map_or(String::new(), |seconds| format!(", next attempt in {seconds:.1} s"));
     let failures = format!("{} of {} failures", answer["failures"], circuit["max_failures"]);
     fact("circuit", format!("{} ({failures}{next})", string(&circuit["state"])));
+    let errors = &answer["function_errors"];
+    if errors["count"].as_u64() > Some(0) {
+        let last = &errors["last"];
+        let (said, ago) = (string(&last["error"]), time(last["seconds_ago"].as_f64()));
+        fact("errors", format!("{} of the function; the last, {ago} ago: {said}", errors["count"]));
+    }
     let zygote = &answer["zygote"];
     if let Some(state) = zygote["state"].as_str() {
         let pid = zygote["pid"].as_i64().map_or(String::new(), |pid| format!(", pid {pid}"));

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use http::Uri;
 use pilotlight_gateway::{
-    AccessLogOptions, AcmeSettings, CacheSettings, CgiOptions, ErrorPages, External, ListenAddr, Ratio, RecordedQuery,
-    RedisConfig, RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
+    AccessLogOptions, AcmeSettings, CacheSettings, CgiOptions, ErrorPages, External, LambdaOptions, ListenAddr, Ratio,
+    RecordedQuery, RedisConfig, RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
 };
 use pilotlight_logs::{Destination, Facility, SyslogFormat};
 use pilotlight_supervisor::ServiceSpec;
@@ -147,7 +147,7 @@ impl Listener {
 impl Service {
     /// A server that is already running, and stands in no file.
     pub(crate) fn running(external: External) -> Self {
-        Self { kind: ServiceKind::External(external), cgi: None, at: ServiceSpans::default() }
+        Self { kind: ServiceKind::External(external), cgi: None, lambda: None, at: ServiceSpans::default() }
     }
 }
 
@@ -158,6 +158,7 @@ pub struct Schedule {
     pub spec: Arc<ScheduleSpec>,
     /// Where its time zone stands in the file.
     pub(super) timezone_at: Option<Span>,
+    pub(super) event_at: Option<Span>,
 }
 
 /// Certificates by ACME.
@@ -371,6 +372,8 @@ pub struct Service {
     pub kind: ServiceKind,
     /// How it is told of requests, if that is by variables.
     pub cgi: Option<Arc<CgiOptions>>,
+    /// What it is told if it is a function of AWS Lambda.
+    pub lambda: Option<Arc<LambdaOptions>>,
     pub(super) at: ServiceSpans,
 }
 

@@ -1,6 +1,6 @@
 //! The keys of a service that say how many instances it has, who waits for them, and when they are replaced.
 
-use pilotlight_supervisor::{QueueLimits, RecycleLimits, ServiceSpec, Spare};
+use pilotlight_supervisor::{QueueLimits, RecycleLimits, ServiceSpec, Spare, Transport};
 
 use super::diagnostic::{Code, Diagnostic};
 use super::model::Config;
@@ -48,7 +48,11 @@ fn queue(section: &Section<'_>, spec: &mut ServiceSpec, found: &mut Vec<Diagnost
 
 fn check(section: &Section<'_>, spec: &ServiceSpec, found: &mut Vec<Diagnostic>) {
     let several = spec.max_instances > 1;
-    if let (Some(field), true, false) = (section.field("max_instances"), several, section.mentions("concurrency")) {
+    if let (Some(field), true, false) = (
+        section.field("max_instances"),
+        several,
+        section.mentions("concurrency") || spec.transport == Transport::Lambda,
+    ) {
         let message = format!(
             "`max_instances` is {}, but without `concurrency` the first instance is never full",
             spec.max_instances

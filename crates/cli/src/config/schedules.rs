@@ -19,6 +19,9 @@ use super::value::Rejected;
 /// Bytes of a name.
 const MAX_NAME: usize = 100;
 
+/// Bytes of an event.
+const MAX_EVENT: usize = 64 * 1024;
+
 /// The schedules of a file, and the services that they name.
 pub(super) fn read_all(field: Option<Field<'_>>, found: &mut Vec<Diagnostic>) -> (Vec<Schedule>, Vec<(String, Span)>) {
     let (mut all, mut services) = (Vec::new(), Vec::new());
@@ -69,7 +72,7 @@ fn read<'a>(
 ) -> Option<(Schedule, Span)> {
     let section = Section::read(Part::Schedule, "in [[schedules]]", at.clone(), table, found);
     for (name, example) in [("cron", "\"30 2 * * *\""), ("service", "\"app\""), ("path", "\"/tasks/cleanup\"")] {
-        if !section.mentions(name) {
+        if !section.mentions(name) && !(name == "path" && section.mentions("event")) {
             let message = format!("the schedule has no `{name}`");
             let help = format!("add {name} = {example}");
             found.push(Diagnostic::error(Code::MissingKey, at.clone(), message).help(help));
@@ -83,6 +86,17 @@ fn read<'a>(
     });
     let path =
         section.field("path").and_then(|field| noted(field.string().and_then(|text| target(text, &field)), found));
+    let event_field = section.field("event");
+    let event = event_field.as_ref().and_then(|field| noted(event(field), found));
+    if let (Some(event), Some(path)) = (&event_field, section.field("path")) {
+        let message = "a schedule has either `path`, for a request, or `event`, for a function";
+        found.push(
+            Diagnostic::error(Code::Conflict, event.key_at.clone(), message)
+                .related(path.key_at, "`path` is")
+                .help("take one of the two away"),
+        );
+    }
+    let path = path.or_else(|| event.as_ref().map(|_| "/".to_owned()));
     let name = section.field("name").map(|field| noted(name(&field), found));
     let timezone = section.field("timezone");
     let zone = timezone.as_ref().map(|field| noted(a_zone(field), found));
@@ -100,6 +114,7 @@ fn read<'a>(
         timezone: zone.unwrap_or_else(|| Some("UTC".to_owned()))?,
         service,
         target,
+        event,
         method,
         host: authority,
         jitter,
@@ -107,7 +122,8 @@ fn read<'a>(
         missed,
     };
     let at = section.field("name").map_or(at, |field| field.at);
-    Some((Schedule { spec: Arc::new(spec), timezone_at: timezone.map(|field| field.at) }, at))
+    let (timezone_at, event_at) = (timezone.map(|field| field.at), event_field.map(|field| field.key_at));
+    Some((Schedule { spec: Arc::new(spec), timezone_at, event_at }, at))
 }
 
 fn cron(field: &Field<'_>) -> Result<Cron, Diagnostic> {
@@ -131,6 +147,32 @@ fn a_zone(field: &Field<'_>) -> Result<String, Diagnostic> {
 fn a_method(field: &Field<'_>) -> Result<Method, Diagnostic> {
     let text = choice(field, &ScheduleSpec::METHODS)?;
     Ok(Method::from_bytes(text.as_bytes()).unwrap_or(Method::POST))
+}
+
+fn event(field: &Field<'_>) -> Result<Arc<str>, Diagnostic> {
+    let text = field.string()?;
+    if text.len() > MAX_EVENT {
+        return Err(field.rejected(Rejected::new(format!("the event has more than {MAX_EVENT} bytes"))));
+    }
+    match serde_json::from_str::<serde_json::Value>(text) {
+        Ok(_) => Ok(text.into()),
+        Err(e) => {
+            let help = "write JSON, for example '{\"task\": \"cleanup\"}'";
+            Err(field.rejected(Rejected::help(format!("the event is not JSON: {e}"), help)))
+        }
+    }
+}
+
+/// Events are for functions.
+pub(super) fn check_events(config: &Config, found: &mut Vec<Diagnostic>) {
+    for schedule in &config.schedules {
+        let service = config.services.iter().find(|service| service.name() == schedule.spec.service);
+        if let (Some(at), Some(service)) = (&schedule.event_at, service.filter(|service| service.lambda.is_none())) {
+            let message = format!("`event` is for functions, and the service {} is none", shown(service.name()));
+            let help = "give it transport = \"lambda\", or write `path` instead of `event`";
+            found.push(Diagnostic::error(Code::Conflict, at.clone(), message).help(help));
+        }
+    }
 }
 
 fn what_is_missed(field: &Field<'_>) -> Result<Missed, Diagnostic> {

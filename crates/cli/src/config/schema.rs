@@ -15,7 +15,9 @@ pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
 pub use operate::{ACCESS_LOG, ADMIN, LOG, METRICS, TRACES};
 pub use schedule::SCHEDULE;
-pub use service::{SERVICE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LIMITS, SERVICE_QUEUE};
+pub use service::{
+    SERVICE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LAMBDA, SERVICE_LIMITS, SERVICE_QUEUE,
+};
 pub use tls::{
     TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
 };
@@ -281,6 +283,8 @@ pub enum Part {
     Service,
     /// `[services.NAME.cgi]`.
     ServiceCgi,
+    /// `[services.NAME.lambda]`.
+    ServiceLambda,
     /// `[services.NAME.queue]`.
     ServiceQueue,
     /// `[services.NAME.health]`.
@@ -343,7 +347,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 42] = [
+    pub const ALL: [Part; 43] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -357,6 +361,7 @@ impl Part {
         Part::CacheRedis,
         Part::Service,
         Part::ServiceCgi,
+        Part::ServiceLambda,
         Part::ServiceQueue,
         Part::ServiceHealth,
         Part::ServiceLimits,
@@ -405,6 +410,7 @@ impl Part {
             Part::CacheRedis => CACHE_REDIS,
             Part::Service => SERVICE,
             Part::ServiceCgi => SERVICE_CGI,
+            Part::ServiceLambda => SERVICE_LAMBDA,
             Part::ServiceQueue => SERVICE_QUEUE,
             Part::ServiceHealth => SERVICE_HEALTH,
             Part::ServiceLimits => SERVICE_LIMITS,
@@ -452,6 +458,7 @@ impl Part {
             Part::CacheRedis => "in [cache.redis]",
             Part::Service => "in [services.NAME]",
             Part::ServiceCgi => "in [services.NAME.cgi]",
+            Part::ServiceLambda => "in [services.NAME.lambda]",
             Part::ServiceQueue => "in [services.NAME.queue]",
             Part::ServiceHealth => "in [services.NAME.health]",
             Part::ServiceLimits => "in [services.NAME.limits]",

@@ -13,6 +13,7 @@ use super::cgi::{self, Cgi};
 use super::cold_start;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::isolation;
+use super::lambda;
 use super::model::{Service, ServiceKind, ServiceSpans, joined};
 use super::readers::{choice, is_reserved, non_empty, read_words};
 use super::releases;
@@ -42,7 +43,10 @@ pub(super) struct ForAll<'a> {
 
 /// Keys that only a service that Pilotlight starts has.
 fn managed_keys() -> impl Iterator<Item = &'static str> {
-    schema::SERVICE.iter().map(|key| key.name).filter(|name| !["command", "url", "transport", "cgi"].contains(name))
+    schema::SERVICE
+        .iter()
+        .map(|key| key.name)
+        .filter(|name| !["command", "url", "transport", "cgi", "lambda"].contains(name))
 }
 
 pub(super) fn read_all(field: Option<Field<'_>>, for_all: ForAll<'_>, found: &mut Vec<Diagnostic>) -> Services {
@@ -112,9 +116,14 @@ fn read<'a>(
             .map(|(addr, protocol)| External { name: name.to_owned(), addr, protocol })
             .map(|external| (ServiceKind::External(external), ServiceSpans::default())),
     };
-    let (kind, spans) = kind.filter(|_| good_name)?;
+    let (mut kind, spans) = kind.filter(|_| good_name)?;
+    let spec = match &mut kind {
+        ServiceKind::Managed(spec) => Some(&mut **spec),
+        ServiceKind::External(_) => None,
+    };
+    let lambda = lambda::read(&section, spec, found);
     let (cgi, folders) = cgi(&section, &kind, for_all.folder, found);
-    Some(Service { kind, cgi, at: ServiceSpans { name: at, folders, ..spans } })
+    Some(Service { kind, cgi, lambda, at: ServiceSpans { name: at, folders, ..spans } })
 }
 
 /// How it is told of requests, and the folders that this names.
@@ -224,6 +233,7 @@ fn managed(
     let release = releases::read(section, folder, &mut spec, found);
     let dir = release.unwrap_or_else(|| dir_text.map_or_else(|| folder.to_path_buf(), |dir| joined(folder, dir)));
     spec.transport = transport(section, found);
+    lambda::defaults(&mut spec);
     spec.env = env(section.field("env"), spec.transport, found);
     spec.inherit_env = isolation::inherit_env(section, found);
     section.set("idle_timeout", or_none(a_time(&ServiceSpec::IDLE_TIMEOUT)), &mut spec.idle_timeout, found);
@@ -237,6 +247,7 @@ fn managed(
         spec.spare = Spare::One;
     }
     scaling::read(section, queue_max, &mut spec, found);
+    lambda::check(section, &spec, found);
     let keeper = match (spec.min_instances, spec.spare) {
         (MinInstances::One, _) => Some("min_instances"),
         (MinInstances::Zero, Spare::One) => Some("spare"),
@@ -319,7 +330,7 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     let socket = section.field("socket");
     let speaks = transport
         .as_ref()
-        .and_then(|field| noted(choice(field, &["pipe", "http", "h2c", "fastcgi", "scgi", "uwsgi"]), found));
+        .and_then(|field| noted(choice(field, &["pipe", "http", "h2c", "fastcgi", "scgi", "uwsgi", "lambda"]), found));
     let over: Option<fn(HttpSocket) -> Transport> = match speaks {
         Some("http") => Some(Transport::Http),
         Some("h2c") => Some(Transport::H2c),
@@ -331,7 +342,8 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     let kind = socket.as_ref().and_then(|field| noted(choice(field, &["unix", "tcp", "port"]), found));
     if let Some(field) = socket.filter(|_| over.is_none()) {
         let said = transport.is_some();
-        let message = "`socket` is for services that speak HTTP, and this one uses the pipe";
+        let other = if speaks == Some("lambda") { "asks for its invocations itself" } else { "uses the pipe" };
+        let message = format!("`socket` is for services that speak HTTP, and this one {other}");
         let help = if said {
             "write transport = \"http\", or take `socket` away"
         } else {
@@ -344,7 +356,11 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
         Some("port") => HttpSocket::Port,
         _ => HttpSocket::Unix,
     };
-    over.map_or(Transport::Pipe, |over| over(socket))
+    match over {
+        Some(over) => over(socket),
+        None if speaks == Some("lambda") => Transport::Lambda,
+        None => Transport::Pipe,
+    }
 }
 
 fn env(field: Option<Field<'_>>, transport: Transport, found: &mut Vec<Diagnostic>) -> Vec<(String, String)> {
@@ -375,8 +391,9 @@ fn variable(
         let message = format!("{} is not a name for an environment variable", shown(key));
         return Err(Diagnostic::error(Code::BadValue, name.span(), message).help("a name is not empty and has no `=`"));
     }
+    let is_api = transport == Transport::Lambda && key == "AWS_LAMBDA_RUNTIME_API";
     let is_told_port = transport.socket() == Some(HttpSocket::Port) && key == "PORT";
-    if is_told_port || is_reserved(key) {
+    if is_told_port || is_api || is_reserved(key) {
         let message = format!("{} is set by Pilotlight itself", shown(key));
         return Err(
             Diagnostic::error(Code::Conflict, name.span(), message).help("take it away, or choose another name")

@@ -2,7 +2,7 @@
 //! number goes. The JSON Schema for editors is made from this and from `schema`; the ranges are those of the types that
 //! the readers read into.
 
-use pilotlight_gateway::{CgiOptions, GatewayOptions, LimitSpec, Limits, RateSpec, RedisOptions};
+use pilotlight_gateway::{CgiOptions, GatewayOptions, LambdaOptions, LimitSpec, Limits, RateSpec, RedisOptions};
 use pilotlight_supervisor::{CgroupLimits, HealthCheck, QueueLimits, RecycleLimits, ResourceLimits, ServiceSpec};
 
 use super::schema::Part;
@@ -64,6 +64,7 @@ pub fn section_of(part: Part, key: &str) -> Option<Part> {
         (Part::TlsAcme, "on_demand") => Part::TlsAcmeOnDemand,
         (Part::Cache, "redis") => Part::CacheRedis,
         (Part::Service, "cgi") => Part::ServiceCgi,
+        (Part::Service, "lambda") => Part::ServiceLambda,
         (Part::Service, "queue") => Part::ServiceQueue,
         (Part::Service, "health") => Part::ServiceHealth,
         (Part::Service, "limits") => Part::ServiceLimits,
@@ -114,7 +115,7 @@ pub fn needs(part: Part) -> &'static [Needs] {
         Part::RouteLimit => &[Needs::SomeOf(&["rate", "concurrent", "bandwidth"])],
         Part::RouteAllowJwt => &[Needs::Key("jwks")],
         Part::RouteAllowForward => &[Needs::OneOf(&["url", "service"])],
-        Part::Schedule => &[Needs::Key("cron"), Needs::Key("service"), Needs::Key("path")],
+        Part::Schedule => &[Needs::Key("cron"), Needs::Key("service"), Needs::OneOf(&["path", "event"])],
         Part::Metrics => &[Needs::Key("listen")],
         Part::AccessLog => &[Needs::Key("path")],
         _ => &[],
@@ -138,6 +139,7 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
         (Part::Service, "max_failures") => whole(&ServiceSpec::MAX_FAILURES),
         (Part::Service, "keep_releases") => whole(&ServiceSpec::KEEP_RELEASES),
         (Part::ServiceCgi, "keep_connections") => whole(&CgiOptions::KEEP_CONNECTIONS),
+        (Part::ServiceLambda, "memory_size") => whole(&LambdaOptions::MEMORY_SIZE),
         (Part::ServiceHealth, "status") => whole(&HealthCheck::STATUS),
         (Part::ServiceLimits, "open_files") => whole(&ResourceLimits::OPEN_FILES),
         (Part::ServiceLimits, "processes") => whole(&ResourceLimits::PROCESSES),

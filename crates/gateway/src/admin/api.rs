@@ -21,7 +21,7 @@ use super::order::{Asked, Emptying, NotDone, Order};
 use super::prometheus::Exposition;
 use super::refused::{Refused, refused};
 use super::shared::Shared;
-use super::{certificates, deploy, explain, prometheus, purge, schedules, status};
+use super::{certificates, deploy, explain, invoke, prometheus, purge, schedules, status};
 use crate::options::ServiceTarget;
 
 /// Bytes of a request's body.
@@ -112,6 +112,7 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
         (&Method::POST, ["reload"]) => reload(&shared, request).await,
         (&Method::POST, ["upgrade"]) => upgrade(&shared, request).await,
         (&Method::POST, ["services", name, "deploy"]) => deployed(&shared, name, request).await,
+        (&Method::POST, ["services", name, "invoke"]) => invoked(&shared, name, request).await,
         (&Method::POST, ["services", name, action @ ("restart" | "stop" | "start")]) => act(&shared, name, action),
         (
             _,
@@ -124,7 +125,7 @@ pub(super) async fn owner(shared: Arc<Shared>, request: Request<Incoming>) -> Re
             ["purge" | "reload" | "upgrade"]
             | ["certificates", "renew" | "import"]
             | ["schedules", "run"]
-            | ["services", _, "deploy" | "restart" | "stop" | "start"],
+            | ["services", _, "deploy" | "invoke" | "restart" | "stop" | "start"],
         ) => Err(refused(StatusCode::METHOD_NOT_ALLOWED, format!("{path} takes POST only"))),
         _ => Err(refused(StatusCode::NOT_FOUND, format!("there is no {path}; docs/admin-api.md lists what there is"))),
     };
@@ -169,6 +170,13 @@ async fn deployed(shared: &Shared, name: &str, request: Request<Incoming>) -> An
     let service = managed(shared, name)?;
     let body = whole(request.into_body()).await?;
     Ok(json(StatusCode::OK, &deploy::deploy(shared, &service, &body).await?))
+}
+
+async fn invoked(shared: &Shared, name: &str, request: Request<Incoming>) -> Answer {
+    let service = managed(shared, name)?;
+    let limit = invoke::max_event(shared, &service)?;
+    let event = within(request.into_body(), limit).await?;
+    Ok(json(StatusCode::OK, &invoke::invoke(shared, &service, event).await?))
 }
 
 async fn run(shared: &Shared, request: Request<Incoming>) -> Answer {
@@ -354,14 +362,19 @@ fn required<'a>(query: &'a [(String, String)], name: &str, example: &str) -> Res
 }
 
 /// A whole small body, in bounded time.
-async fn whole(mut body: Incoming) -> Result<Vec<u8>, Refused> {
+async fn whole(body: Incoming) -> Result<Vec<u8>, Refused> {
+    within(body, MAX_BODY).await
+}
+
+/// A whole body of at most so many bytes, in bounded time.
+async fn within(mut body: Incoming, most: usize) -> Result<Vec<u8>, Refused> {
     let mut bytes = Vec::new();
     let reading = async {
         while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             let frame = frame.map_err(|e| refused(StatusCode::BAD_REQUEST, format!("the body cannot be read: {e}")))?;
             bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-            if bytes.len() > MAX_BODY {
-                let detail = format!("the body has more than {MAX_BODY} bytes");
+            if bytes.len() > most {
+                let detail = format!("the body has more than {most} bytes");
                 return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, detail));
             }
         }

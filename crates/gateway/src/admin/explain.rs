@@ -13,7 +13,7 @@ use super::target::Target;
 use crate::admission::Gate;
 use crate::compress;
 use crate::field_rules::{FieldRules, FieldValue};
-use crate::options::{RouteLimit, RouteTo, ServiceTarget};
+use crate::options::{LambdaOptions, RouteLimit, RouteTo, ServiceTarget};
 use crate::path::normalized;
 use crate::redirect::Redirect;
 use crate::routes::{Route, host_of};
@@ -165,7 +165,7 @@ fn service(target: &ServiceTarget) -> Value {
         ServiceTarget::Managed(service, _) => {
             let status = service.status();
             json!({ "name": &**service.name(), "kind": "managed", "state": status.state.name(),
-                    "then": next(service, &status), "failures": status.failures, "circuit": status.circuit.name(),
+                    "transport": target.protocol().name(), "then": next(service, &status), "failures": status.failures, "circuit": status.circuit.name(),
                     "queue_length": service.waiting() })
         }
         ServiceTarget::External(external) => {
@@ -232,8 +232,18 @@ fn limits(shared: &Shared, route: &Route) -> Value {
     ]);
     if let (Value::Array(all), Some(ServiceTarget::Managed(service, _))) = (&mut all, &route.service) {
         all.extend(of_service(&service.status().spec));
+        all.extend(route.lambda.iter().flat_map(|options| of_function(service.name(), options)));
     }
     all
+}
+
+/// The limits of a function of AWS Lambda.
+fn of_function(service: &str, options: &LambdaOptions) -> [Value; 2] {
+    let name = |key: &str| format!("services.{service}.lambda.{key}");
+    [
+        json!({ "setting": name("max_payload"), "value": options.max_payload, "unit": "bytes of an event, or of a result", "beyond": "413, or 502" }),
+        json!({ "setting": name("max_stream"), "value": options.max_stream, "unit": "bytes of a streamed result", "beyond": "the answer is cut" }),
+    ]
 }
 
 /// The limits that the service sets.

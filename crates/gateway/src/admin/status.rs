@@ -7,7 +7,7 @@ use std::time::Instant;
 use pilotlight_cache::PurgeCounts;
 use pilotlight_cache_redis::{CoherenceStatus, Family};
 use pilotlight_releases::Releases;
-use pilotlight_supervisor::{Deploys, InstanceStatus, Service, Status};
+use pilotlight_supervisor::{Deploys, FunctionErrors, InstanceStatus, Service, Status, Transport};
 use serde_json::{Map, Value, json};
 
 use super::memory;
@@ -166,7 +166,13 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
         "recent": recent(shared, target.name(), sums),
     });
     let more = match target {
-        ServiceTarget::Managed(service, _) => managed(service, target.protocol().name(), groups),
+        ServiceTarget::Managed(service, transport) => {
+            let mut value = managed(service, target.protocol().name(), groups);
+            if *transport == Transport::Lambda {
+                value["function_errors"] = function_errors(&service.status().function_errors);
+            }
+            value
+        }
         ServiceTarget::External(external) => json!({
             "kind": "external",
             "transport": target.protocol().name(),
@@ -180,6 +186,12 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
         value.extend(more);
     }
     value
+}
+
+/// Invocations that failed.
+fn function_errors(errors: &FunctionErrors) -> Value {
+    let last = errors.last.as_ref().map(|(error, at)| json!({ "error": error, "seconds_ago": seconds(*at) }));
+    json!({ "count": errors.count, "last": last })
 }
 
 /// Of a service that has releases.

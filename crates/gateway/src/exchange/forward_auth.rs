@@ -154,6 +154,7 @@ async fn over_tls(forward: &Forward, client: &HttpClient, asked: Head, request: 
         interim: None,
         is_cached: false,
         script: None,
+        event: None,
         trace: trace_of(request),
     };
     outbound.received_fields(&mut |name, value| head::append(name, value, question.headers_mut()));

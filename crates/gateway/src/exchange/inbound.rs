@@ -145,6 +145,7 @@ impl Inbound {
             upgrade,
             interim,
             script,
+            event: None,
         };
         let (ends, stale, instance, lease, wait) = (None, None, None, None, None);
         Box::new(Self {

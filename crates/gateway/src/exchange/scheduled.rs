@@ -46,6 +46,7 @@ pub(crate) async fn ask(worker: &Rc<Worker>, route: &Arc<Route>, spec: &Schedule
     let record = Record::uncounted(worker, &route.series, Timeline::new(Moment::now()));
     let mut inbound = Inbound::new(worker, caller, record, DetachedFetch::new(worker), passage, request);
     inbound.outbound.trust = Trust::OURSELVES;
+    inbound.outbound.event.clone_from(&spec.event);
     let begin = Event::Begin { lookup: Lookup::Off(Forward::Disabled), redis: None };
     let (result, _) = Box::pin(inbound.respond(begin, Duration::ZERO)).await;
     let (response, mut body) = result.map_err(|failure| failure.log_text())?;

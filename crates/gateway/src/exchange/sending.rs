@@ -22,7 +22,7 @@ use crate::traces::TryOutcome;
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::silence::SilenceLimit;
-use crate::upstream::{self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, pipe};
+use crate::upstream::{self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, lambda, pipe};
 use crate::worker::Upstream;
 
 impl Inbound {
@@ -41,7 +41,13 @@ impl Inbound {
         let is_http2 = self.head().version == Version::HTTP_2;
         let failure = match &*self.upstream {
             Upstream::Http2(..) | Upstream::ExternalHttp2(..) if !is_http2 => Failure::GrpcWithoutHttp2,
-            Upstream::Http(..) | Upstream::External(..) | Upstream::Cgi(..) | Upstream::ExternalCgi(..) if is_http2 => {
+            Upstream::Http(..)
+            | Upstream::External(..)
+            | Upstream::Cgi(..)
+            | Upstream::ExternalCgi(..)
+            | Upstream::Lambda(_)
+                if is_http2 =>
+            {
                 Failure::GrpcToHttp1 { service: self.service_name() }
             }
             _ => return None,
@@ -53,7 +59,11 @@ impl Inbound {
     /// `concurrency`.
     pub(super) async fn hold_body(&self, mut body: Box<RequestBody>) -> Event<Ours> {
         let first_byte = self.new_wait();
-        let held = first_byte.within(body.hold()).await;
+        let held = match &self.route.lambda {
+            // An event has all of it, and its instance does one thing at a time.
+            Some(lambda) => first_byte.within(body.gather(lambda.max_payload)).await.map(|held| held.map(drop)),
+            None => first_byte.within(body.hold()).await,
+        };
         self.record.end_named(Layer::Service, "request_body"); // it would be sent in that time
         match held {
             Some(Ok(())) => Event::BodyHeld(body),
@@ -153,6 +163,11 @@ impl Inbound {
                 let to = cgi::To { pool, protocol: *protocol, options, external: Some(&external.addr) };
                 Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
             }
+            Upstream::Lambda(service) => {
+                let Some(options) = self.route.lambda.as_deref() else { return failed(Failure::Bug, body) };
+                let to = lambda::To { functions: &self.worker.common.functions, service, options };
+                Box::pin(lambda::send(to, &mut one, &self.outbound, body)).await
+            }
         };
         self.record.end_phase(Layer::Service);
         self.record.end_try(|| match &result {
@@ -240,14 +255,17 @@ impl Inbound {
             Upstream::Pipe(service, _)
             | Upstream::Http(service, _)
             | Upstream::Http2(service, _)
-            | Upstream::Cgi(service, ..) => Some(service),
+            | Upstream::Cgi(service, ..)
+            | Upstream::Lambda(service) => Some(service),
             Upstream::External(..) | Upstream::ExternalHttp2(..) | Upstream::ExternalCgi(..) => None,
         }
     }
 
     pub(super) fn service_name(&self) -> String {
         match &*self.upstream {
-            Upstream::Pipe(service, _) | Upstream::Http(service, _) => service.name().to_string(),
+            Upstream::Pipe(service, _) | Upstream::Http(service, _) | Upstream::Lambda(service) => {
+                service.name().to_string()
+            }
             Upstream::External(_, pool) | Upstream::Cgi(_, _, pool) | Upstream::ExternalCgi(_, _, pool) => {
                 pool.service.clone()
             }
@@ -285,6 +303,7 @@ fn error_type(error: &SendError) -> &'static str {
             UpstreamError::Overloaded { .. } => "overloaded",
             UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => "timeout",
             UpstreamError::Internal { .. } => "internal",
+            UpstreamError::Function { .. } => "function",
             UpstreamError::TooLarge { .. } => "too_large",
             UpstreamError::LengthRequired { .. } => "length_required",
         },
@@ -299,7 +318,7 @@ fn fault(error: &UpstreamError, reuse: Reuse) -> Fault {
         UpstreamError::Refused { .. } => Fault::Refused,
         UpstreamError::Overloaded { .. } => Fault::Overloaded,
         UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => Fault::Deadline,
-        UpstreamError::Internal { .. } => Fault::Internal,
+        UpstreamError::Internal { .. } | UpstreamError::Function { .. } => Fault::Internal,
         UpstreamError::TooLarge { .. } | UpstreamError::LengthRequired { .. } => Fault::TooLarge,
     }
 }

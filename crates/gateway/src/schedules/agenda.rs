@@ -311,6 +311,7 @@ mod tests {
             timezone: "UTC".to_owned(),
             service: "a".to_owned(),
             target: "/".to_owned(),
+            event: None,
             method: Method::POST,
             host: "localhost".to_owned(),
             jitter: Duration::from_secs(jitter),

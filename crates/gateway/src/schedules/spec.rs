@@ -1,6 +1,7 @@
 //! What the file says of a schedule.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -19,6 +20,8 @@ pub struct ScheduleSpec {
     pub service: String,
     /// Path and query of the request.
     pub target: String,
+    /// What a function of AWS Lambda gets instead of a request: JSON. Default `None`.
+    pub event: Option<Arc<str>>,
     /// Its method. Default `POST`.
     pub method: Method,
     /// The host that it names. Default `localhost`.

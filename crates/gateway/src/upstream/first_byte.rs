@@ -79,6 +79,11 @@ impl FirstByte {
         self.whole.map(|(_, ends)| ends.saturating_duration_since(Instant::now()))
     }
 
+    /// How long the response may let itself be waited for, from the service's turn on.
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        self.limit.map(|(after, _)| after).into_iter().chain(self.left()).min()
+    }
+
     /// It is the service's turn: its time runs.
     pub(crate) fn service_turn(&self) {
         if !self.running.replace(true) {

@@ -105,7 +105,7 @@ pub(super) fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<&'a Ext
     match (endpoint, external) {
         (Some(Endpoint::Http(address)), _) => Some(Destination::Instance(address)),
         (_, Some(addr)) => Some(Destination::External(addr)),
-        (Some(Endpoint::Pipe) | None, None) => None,
+        (Some(Endpoint::Pipe | Endpoint::RuntimeApi(_)) | None, None) => None,
     }
 }
 

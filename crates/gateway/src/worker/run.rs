@@ -25,6 +25,7 @@ use crate::net::Socket;
 use crate::options::{ListenAddr, ServiceTarget};
 use crate::schedules::runner;
 use crate::spawn::Spawner;
+use crate::upstream::lambda::api;
 
 /// How often connections to services are looked at for idleness, and whether those of clients have freed memory.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_secs(5);
@@ -258,6 +259,10 @@ impl Worker {
                         to.send_more(&instance, kind, count, for_worker);
                     }
                 }
+                WorkerEvent::RuntimeApi { instance, service, listener } => {
+                    let common = Arc::clone(&self.common);
+                    self.spawner.spawn(async move { api::serve(&common.functions, instance, service, listener).await });
+                }
                 WorkerEvent::Examine(examination) => {
                     self.spawner.spawn(health::examine(Rc::clone(&self), examination));
                 }
@@ -292,7 +297,7 @@ impl Worker {
                     Upstream::Http(_, pool) | Upstream::External(_, pool) => pool.close_idle(),
                     Upstream::Cgi(_, _, pool) | Upstream::ExternalCgi(_, _, pool) => pool.close_idle(),
                     Upstream::Http2(_, pool) | Upstream::ExternalHttp2(_, pool) => pool.close_idle(),
-                    Upstream::Pipe(..) => {}
+                    Upstream::Pipe(..) | Upstream::Lambda(_) => {}
                 }
                 !upstream.is_unused() || known.contains(key) // what is configured no longer, or with another address, goes
             });

@@ -4,10 +4,12 @@ use super::instance_record::{AskedBy, InstanceRecord, Stage};
 use super::outputs::{Outputs, outputs, pumped};
 use super::random::{new_token, random};
 use super::role::{Placed, Role};
+use super::runtime_api;
 use super::service_record::uses_port;
 use super::state::Owner;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
+use crate::event::WorkerEvent;
 use crate::guardian::{Inherit, LISTEN_FD, MARK, SpawnRequest};
 use crate::in_flight::InFlightCounter;
 use crate::instance::{Address, Endpoint, Instance, InstanceState, Which};
@@ -41,7 +43,7 @@ impl Owner {
             _ => return self.publish_instance(id), // its HELLO came first
         }
         match instance.handle.endpoint() {
-            Endpoint::Pipe => {}
+            Endpoint::Pipe | Endpoint::RuntimeApi(_) => {}
             Endpoint::Http(Address::Tcp(address)) if uses_port(self.records[instance.service].spec.transport) => {
                 instance.probe = Some(self.probes.spawn(probe(id, *address)));
             }
@@ -224,11 +226,17 @@ impl Owner {
         let placed = Placed::of(&self.records[service].spec, role)?;
         let number = self.records[service].last_number + 1;
         let id = self.next_id();
-        let listener = match self.records[service].spec.transport.socket() {
+        let transport = self.records[service].spec.transport;
+        let listener = match transport.socket() {
             None => None,
             Some(kind) => Some(Listener::bind(kind, &self.folder.socket_path(service, number))?),
         };
-        let endpoint = listener.as_ref().map_or(Endpoint::Pipe, |listener| Endpoint::Http(listener.address.clone()));
+        let runtime_api = if transport == Transport::Lambda { Some(runtime_api::bind()?) } else { None };
+        let endpoint = match (&listener, &runtime_api) {
+            (Some(listener), _) => Endpoint::Http(listener.address.clone()),
+            (None, Some(api)) => Endpoint::RuntimeApi(api.local_addr()?),
+            (None, None) => Endpoint::Pipe,
+        };
         let token = if endpoint == Endpoint::Pipe { Some(new_token()?) } else { None };
         let uid = isolation::uid(&self.records[service].spec.isolation);
         if uid.is_some() && token.is_some() {
@@ -247,12 +255,19 @@ impl Owner {
         }
         let mark = new_token()?;
         let identity = Identity { token: token.as_deref(), mark: &mark };
-        let request = placed.applied(self.request(&handle, identity, inherit));
+        let mut request = placed.applied(self.request(&handle, identity, inherit));
+        if runtime_api.is_some() {
+            runtime_api::add_task_root(&mut request);
+        }
         match role {
             Role::Candidate(_) => self.guardian()?.spawn(request, fds)?, // a zygote has imported the current release
             Role::Member | Role::Successor(_) => self.execute(service, request, fds, now)?,
         }
         // From here on the guardian answers, so nothing may fail.
+        if let Some(listener) = runtime_api {
+            let (instance, service) = (Arc::clone(&handle), self.records[service].service());
+            self.tell(worker, WorkerEvent::RuntimeApi { instance, service, listener });
+        }
         let tail = self.pump(service, which, outputs);
         let record = &mut self.records[service];
         if let Some(token) = &token {
@@ -319,6 +334,7 @@ impl Owner {
                 }
             }
             (Endpoint::Http(Address::Tcp(address)), Inherit::Nothing) => set("PORT", address.port().to_string()),
+            (Endpoint::RuntimeApi(address), _) => runtime_api::env(*address, instance.number(), spec, &mut set),
             (_, Inherit::Nothing | Inherit::Input) => {
                 set("PILOTLIGHT_SOCKET", self.folder.pipe_path().to_string_lossy().into_owned());
                 set("PILOTLIGHT_TOKEN", token.unwrap_or_default().to_owned());
@@ -381,7 +397,7 @@ async fn probe(instance: u64, address: SocketAddr) -> u64 {
 /// `LISTEN_FDNAMES`.
 fn listener_name(transport: Transport) -> &'static str {
     match transport {
-        Transport::Pipe | Transport::Http(_) | Transport::H2c(_) => "http",
+        Transport::Pipe | Transport::Lambda | Transport::Http(_) | Transport::H2c(_) => "http",
         Transport::FastCgi(_) => "fastcgi",
         Transport::Scgi(_) => "scgi",
         Transport::Uwsgi(_) => "uwsgi",

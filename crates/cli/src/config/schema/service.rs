@@ -13,12 +13,13 @@ pub const SERVICE: &[Key] = &[
     key("url", A_STRING, "\"http://127.0.0.1:9000\"", &["upstream", "target", "proxy_pass", "uri", "backend"]),
     key(
         "transport",
-        "\"pipe\", \"http\", \"h2c\", \"fastcgi\", \"scgi\" or \"uwsgi\"",
+        "\"pipe\", \"http\", \"h2c\", \"fastcgi\", \"scgi\", \"uwsgi\" or \"lambda\"",
         "\"pipe\"",
         &["mode", "protocol", "communication_mode", "type"],
     ),
     key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
     key("cgi", A_SECTION, "{ root = \"public\", fallback = \"index.php\" }", &["fastcgi", "php", "php_fastcgi"]),
+    key("lambda", A_SECTION, "{ events = \"v1\" }", &["aws_lambda", "function", "serverless"]),
     key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder", "chdir"]),
     key("releases", "a path", "\"/srv/app\"", &["release_dir", "deploy_to", "releases_dir", "release_folder"]),
     key("keep_releases", "a number", "5", &["keep", "retain_containers", "releases_to_keep"]),
@@ -100,6 +101,23 @@ pub const SERVICE_CGI: &[Key] = &[
         &["x_sendfile", "x_accel_redirect", "xsendfile", "accel"],
     ),
     key("keep_connections", "a number", "2", &["keepalive", "keep_conn", "fastcgi_keep_conn"]),
+];
+
+/// The keys of `[services.NAME.lambda]`.
+pub const SERVICE_LAMBDA: &[Key] = &[
+    key(
+        "events",
+        "\"v2\", \"v1\", \"alb\" or \"alb-multi-value\"",
+        "\"v2\"",
+        &["event", "format", "payload_format", "payload_format_version"],
+    ),
+    key("handler", A_STRING, "\"app.handler\"", &["function", "entry", "entrypoint"]),
+    key("function_name", A_STRING, "\"hello\"", &["name"]),
+    key("memory_size", "a number of MiB", "256", &["memory", "mem"]),
+    key("region", A_STRING, "\"eu-central-1\"", &["aws_region"]),
+    key("account", A_STRING, "\"123456789012\"", &["account_id"]),
+    key("max_payload", A_SIZE, "\"6MiB\"", &["payload_size", "max_event", "max_response"]),
+    key("max_stream", A_SIZE, "\"20MiB\"", &["stream_size", "max_streamed_response"]),
 ];
 
 /// The keys of `[services.NAME.queue]`.

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Installs the vendor's runtime clients of AWS Lambda that tests/e2e/test_lambda.py runs functions with, and builds those functions (tests/lambda).
+set -euo pipefail
+folder=${1:?usage: scripts/lambda-clients.sh FOLDER}
+cd "$(dirname "$0")/.."
+mkdir -p "$folder/python" "$folder/node" "$folder/java"
+folder=$(cd "$folder" && pwd)
+readonly NODE_CLIENT=4.0.2 # its native part is built here: C++, autotools, cmake
+
+python=python3
+[ -x target/venv/bin/python ] && python=target/venv/bin/python
+"$python" -m pip install --quiet --disable-pip-version-check --upgrade --target "$folder/python" awslambdaric==4.2.2
+
+(
+  cd "$folder/node"
+  [ -f package.json ] || echo '{"private":true}' >package.json
+  # It asks for Node 22 and runs with 20, which is what tests need.
+  npm install --silent --no-audit --no-fund --no-engine-strict "aws-lambda-ric@$NODE_CLIENT" ||
+    { npm install --no-audit --no-fund --no-engine-strict --foreground-scripts "aws-lambda-ric@$NODE_CLIENT"; }
+  [ -f node_modules/aws-lambda-ric/rapid-client.node ] || { echo "lambda-clients: the native part of aws-lambda-ric was not built" >&2; exit 1; }
+)
+
+(cd tests/lambda/go && go build -o "$folder/go-function" .)
+
+cargo build --quiet --manifest-path tests/lambda/rust/Cargo.toml --target-dir "$folder/rust"
+
+cp -r tests/lambda/java/. "$folder/java/"
+(cd "$folder/java" && mvn --quiet --batch-mode package dependency:copy-dependencies -DoutputDirectory="$folder/java/jars")
+touch "$folder/installed"

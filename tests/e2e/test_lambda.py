@@ -1,0 +1,207 @@
+"""Functions of AWS Lambda (docs/guide/lambda.md), unmodified, with their vendor's runtime clients: what they are told of
+requests, what becomes of their results, deadlines, failures, and several at once. The functions are in tests/lambda."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from harness import BINARY, ROOT, Gateway, config, in_threads, route, service, setUpModule
+from test_operate import ADMIN, Operated
+
+__all__ = ["setUpModule"]
+
+CLIENTS = Path(os.environ.get("PILOTLIGHT_LAMBDA_CLIENTS", ROOT / "target" / "lambda"))
+FUNCTIONS = ROOT / "tests" / "lambda"
+
+
+def installed(path):
+    if not path.exists():
+        raise FileNotFoundError(f"no {path}: scripts/setup.sh test installs it (scripts/lambda-clients.sh)")
+    return path
+
+
+def function(name="app", language="python", handler=None, env=None, way=None, **settings):
+    """The configuration of one function."""
+    env = dict(env or {})
+    if language == "python":
+        env["PYTHONPATH"] = str(installed(CLIENTS / "python"))
+        argv = [sys.executable, "-m", "awslambdaric", handler or "app.handler"]
+    elif language == "node":
+        client = installed(CLIENTS / "node" / "node_modules" / "aws-lambda-ric" / "index.mjs")
+        argv = ["node", str(client), handler or "app.handler"]
+    elif language == "java":
+        jars = CLIENTS / "java" / "jars"
+        classes = ":".join(str(path) for path in [installed(CLIENTS / "java" / "target" / "classes"), *jars.glob("*.jar")])
+        main = "com.amazonaws.services.lambda.runtime.api.client.AWSLambda"
+        argv = ["java", "-cp", classes, main, handler or "example.App::handleRequest"]
+    else:
+        programs = {
+            "go": CLIENTS / "go-function",
+            "rust": CLIENTS / "rust" / "debug" / "function",
+            "bootstrap": FUNCTIONS / "bootstrap" / "bootstrap",
+        }
+        argv = [str(installed(programs[language]))]
+    settings = {"start_timeout": "60s"} | settings
+    folder = FUNCTIONS / (language if (FUNCTIONS / language).is_dir() else "python")
+    block = service(name, argv, transport="lambda", dir=str(folder), env=env, **settings)
+    return block + route("/", name, **(way or {}))
+
+
+class LambdaCase(Operated):
+    def serve(self, *args, top=None, more=(), **settings):
+        return self.start(Gateway(BINARY, config(function(*args, **settings), ADMIN, *more, **(top or {}))))
+
+    def told(self, answer, status=200):
+        return self.assert_json(answer, status)
+
+
+class Events(LambdaCase):
+    """Python, with awslambdaric."""
+
+    def test_a_request_as_an_event_of_version_2(self):
+        gateway = self.serve()
+        fields = [("X-Two", "a"), ("X-Two", "b"), ("Cookie", "a=1; b=2"), ("Content-Type", "text/plain")]
+        answer = gateway.request("POST", "/a%20b/c?q=%C3%A9&q=2&x", fields, b"body", host="site.test:81")
+        told = self.told(answer)
+        event = told["event"]
+        self.assertEqual((event["version"], event["rawPath"]), ("2.0", "/a%20b/c"))
+        self.assertEqual((event["rawQueryString"], event["queryStringParameters"]), ("q=%C3%A9&q=2&x", {"q": "é,2", "x": ""}))
+        self.assertEqual((event["cookies"], event["headers"]["x-two"]), (["a=1", "b=2"], "a,b"))
+        self.assertEqual((event["body"], event["isBase64Encoded"]), ("body", False))
+        self.assertEqual((event["headers"]["host"], event["headers"]["x-forwarded-port"]), ("site.test:81", "81"))
+        self.assertEqual(event["headers"]["x-forwarded-for"], "127.0.0.1")
+        context = event["requestContext"]
+        self.assertEqual(context["http"]["method"], "POST")
+        self.assertEqual((context["http"]["sourceIp"], context["domainName"]), ("127.0.0.1", "site.test"))
+        self.assertEqual(context["requestId"], answer.get("x-request-id"))
+
+    def test_what_a_function_knows_of_itself(self):
+        gateway = self.serve(env={"OWN": "1"}, **{"lambda": {"memory_size": 256, "region": "eu-central-1"}})
+        trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+        told = self.told(gateway.get("/", [("X-Amzn-Trace-Id", trace)]))
+        self.assertEqual((told["name"], told["memory"]), ("app", "256"))
+        self.assertEqual(told["arn"], "arn:aws:lambda:eu-central-1:000000000000:function:app")
+        self.assertEqual((told["log_group"], told["log_stream"]), ("/aws/lambda/app", "app/1"))
+        self.assertRegex(told["request_id"], r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+        self.assertTrue(50_000 < told["remaining_ms"] <= 60_000, told["remaining_ms"])
+        self.assertEqual(told["trace"], trace)
+        env = told["env"]
+        self.assertEqual((env["_HANDLER"], env["AWS_REGION"]), ("app.handler", "eu-central-1"))
+        self.assertEqual(env["AWS_LAMBDA_FUNCTION_VERSION"], "$LATEST")
+        self.assertEqual(env["LAMBDA_TASK_ROOT"], str(FUNCTIONS / "python"))
+        parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        told = self.told(gateway.get("/", [("traceparent", parent)]))
+        self.assertEqual(told["trace"], "Root=1-4bf92f35-77b34da6a3ce929d0e0e4736;Parent=00f067aa0ba902b7;Sampled=1")
+        self.assertEqual(told["count"], 2)
+
+    def test_events_of_the_other_kinds(self):
+        gateway = self.serve(**{"lambda": {"events": "v1"}})
+        event = self.told(gateway.get("/a/b?x=1&x=2", [("X-Two", "a"), ("X-Two", "b")]))["event"]
+        self.assertEqual((event["path"], event["pathParameters"]), ("/a/b", {"proxy": "a/b"}))
+        self.assertEqual(event["multiValueQueryStringParameters"], {"x": ["1", "2"]})
+        self.assertEqual((event["headers"]["X-Two"], event["multiValueHeaders"]["X-Two"]), ("b", ["a", "b"]))
+        gateway = self.serve(**{"lambda": {"events": "alb"}})
+        event = self.told(gateway.get("/a?x=%20", [("X-Two", "a")]))["event"]
+        self.assertEqual((event["queryStringParameters"], event["headers"]["x-two"]), ({"x": "%20"}, "a"))
+        self.assertIn("targetGroupArn", event["requestContext"]["elb"])
+        gateway = self.serve(**{"lambda": {"events": "alb-multi-value"}})
+        event = self.told(gateway.get("/a?x=1&x=2", [("X-Two", "a"), ("X-Two", "b")]))["event"]
+        self.assertEqual(event["multiValueQueryStringParameters"], {"x": ["1", "2"]})
+        self.assertEqual(event["multiValueHeaders"]["x-two"], ["a", "b"])
+
+    def test_bodies_cookies_and_plain_results(self):
+        gateway = self.serve()
+        body = bytes(range(256)) * 1000
+        fields = [("Content-Type", "application/octet-stream")]
+        answer = gateway.request("POST", "/binary", fields, body)
+        self.assertEqual((answer.status, answer.body == body[::-1]), (200, True))
+        self.assertEqual(answer.get("content-type"), "application/octet-stream")
+        answer = gateway.get("/cookies")
+        self.assertEqual((answer.all("set-cookie"), answer.get("x-one")), (["a=1; Path=/", "b=2"], "1"))
+        answer = gateway.get("/plain")
+        self.assertEqual((answer.status, answer.get("content-type")), (200, "application/json"))
+        self.assertEqual(json.loads(answer.body), {"hello": "world"})
+        answer = gateway.request("HEAD", "/plain")
+        self.assertEqual((answer.status, answer.body, answer.get("content-length")), (200, b"", str(len('{"hello": "world"}'))))
+
+    def test_limits_of_payloads(self):
+        gateway = self.serve(**{"lambda": {"max_payload": "100KiB"}})
+        self.assertEqual(len(gateway.get("/large?bytes=90000").body), 90_000)
+        problem = self.assert_problem(gateway.get("/large?bytes=110000"), 502)
+        self.assertIn("lambda.max_payload", problem["detail"])
+        fields = [("Content-Type", "text/plain")]
+        for size in [99_000, 110_000]:
+            problem = self.assert_problem(gateway.request("POST", "/", fields, b"\\" * size), 413)
+            self.assertIn("lambda.max_payload", problem["detail"])
+        self.told(gateway.request("POST", "/", fields, b"x" * 50_000))
+
+
+class Failures(LambdaCase):
+    def test_an_error_of_the_function(self):
+        gateway = self.serve(top={"dev": False})
+        problem = self.assert_problem(gateway.get("/error"), 502)
+        self.assertNotIn("not today", json.dumps(problem))
+        self.assert_eventually(lambda: "ValueError: not today" in gateway.output(), gateway.output())
+        self.told(gateway.get("/"))
+        status = self.service(gateway, "app")
+        self.assertEqual(status["function_errors"]["count"], 1)
+        self.assertEqual(status["function_errors"]["last"]["error"], "ValueError: not today")
+
+    def test_developers_are_told_more(self):
+        gateway = self.serve(top={"dev": True})
+        problem = self.assert_problem(gateway.get("/error"), 502)
+        self.assertIn("ValueError: not today", problem["output"])
+        page = gateway.get("/error", [("Accept", "text/html")])
+        self.assertIn(b"not today", page.body)
+
+    def test_a_result_that_is_no_response(self):
+        problem = self.assert_problem(self.serve().get("/bad"), 502)
+        self.assertIn("statusCode", problem["detail"])
+
+    def test_an_initialisation_that_fails(self):
+        gateway = self.serve(handler="broken.handler", top={"dev": True})
+        problem = self.assert_problem(gateway.get("/"), 502)
+        self.assertEqual(problem["phase"], "init")
+        self.assertIn("no table for this function", "\n".join(problem["output"]))
+
+    def test_an_instance_that_ends(self):
+        gateway = self.serve(scale_up_after="10s")
+        first = self.told(gateway.get("/"))["pid"]
+        self.assert_problem(gateway.request("POST", "/exit"), 502)
+        self.assertNotEqual(self.told(gateway.get("/"))["pid"], first)
+
+    def test_a_deadline(self):
+        gateway = self.serve(max_request_time="1s", stop_grace="1s", max_instances=1)
+        first = self.told(gateway.get("/"))
+        self.assertLessEqual(first["remaining_ms"], 1000)
+        problem = self.assert_problem(gateway.get("/sleep?s=30"), 504)
+        self.assertIn("max_request_time", problem["detail"])
+        self.assertNotEqual(self.told(gateway.get("/"))["pid"], first["pid"])
+
+    def test_a_deadline_of_the_route(self):
+        gateway = self.serve(way={"timeout": "1s"}, stop_grace="1s")
+        first = self.told(gateway.get("/"))
+        self.assert_problem(gateway.get("/sleep?s=30"), 504)
+        self.assertNotEqual(self.told(gateway.get("/"))["pid"], first["pid"])
+
+
+class Concurrency(LambdaCase):
+    def test_one_invocation_at_a_time_for_each_instance(self):
+        gateway = self.serve(max_instances=4, scale_up_after="1ms")
+        answers = in_threads(4, lambda _: gateway.get("/sleep?s=0.7"))
+        self.assertEqual({answer.status for answer in answers}, {200})
+        self.assertEqual(len({answer.body for answer in answers}), 4)
+        begun = time.monotonic()
+        in_threads(8, lambda _: gateway.get("/sleep?s=0.2"))
+        self.assertGreaterEqual(time.monotonic() - begun, 0.4)
+
+    def test_a_client_that_goes_ends_no_invocation(self):
+        gateway = self.serve(max_instances=1)
+        first = self.told(gateway.get("/"))
+        with gateway.client() as client:
+            client.send_head("GET", "/sleep?s=1")
+            self.assert_eventually(lambda: self.service(gateway, "app")["in_flight"] == 1, "not begun")
+        told = self.told(gateway.get("/"))
+        self.assertEqual((told["pid"], told["count"]), (first["pid"], first["count"] + 2))
