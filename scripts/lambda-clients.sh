@@ -5,19 +5,21 @@ folder=${1:?usage: scripts/lambda-clients.sh FOLDER}
 cd "$(dirname "$0")/.."
 mkdir -p "$folder/python" "$folder/node" "$folder/java"
 folder=$(cd "$folder" && pwd)
-readonly NODE_CLIENT=4.0.2 # its native part is built here: C++, autotools, cmake
+readonly NODE_CLIENT=4.0.2
 
 python=python3
 [ -x target/venv/bin/python ] && python=target/venv/bin/python
 "$python" -m pip install --quiet --disable-pip-version-check --upgrade --target "$folder/python" awslambdaric==4.2.2
 
+# It asks for Node 22 and runs with 20, which is what tests need. Its native part is built as it is installed, a minute of C++.
 (
   cd "$folder/node"
   [ -f package.json ] || echo '{"private":true}' >package.json
-  # It asks for Node 22 and runs with 20, which is what tests need.
-  npm install --silent --no-audit --no-fund --no-engine-strict "aws-lambda-ric@$NODE_CLIENT" ||
-    { npm install --no-audit --no-fund --no-engine-strict --foreground-scripts "aws-lambda-ric@$NODE_CLIENT"; }
-  [ -f node_modules/aws-lambda-ric/rapid-client.node ] || { echo "lambda-clients: the native part of aws-lambda-ric was not built" >&2; exit 1; }
+  npm install --silent --no-audit --no-fund "aws-lambda-ric@$NODE_CLIENT"
+  [ -f node_modules/aws-lambda-ric/rapid-client.node ] || {
+    echo "lambda-clients: the native part of aws-lambda-ric was not built" >&2
+    exit 1
+  }
 )
 
 (cd tests/lambda/go && go build -o "$folder/go-function" .)

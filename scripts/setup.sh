@@ -92,6 +92,15 @@ need_php_applications() {
   packages+=(wordpress wordpress-theme-twentytwentythree php php-mysql php-gd)
 }
 
+# What builds the runtime clients of AWS Lambda.
+need_lambda_tools() {
+  need mvn maven "tests of functions in Java"
+  need cmake cmake "the runtime client of functions in Node"
+  need autoreconf autoconf "the runtime client of functions in Node"
+  need automake automake "the runtime client of functions in Node"
+  need libtoolize libtool "the runtime client of functions in Node"
+}
+
 # The browser that looks at the lab's report.
 need_browser() {
   [ -n "${CHROMIUM:-}" ] && return
@@ -216,6 +225,7 @@ for_test() {
   need_haskell
   need_php
   need_php_applications
+  need_lambda_tools
   need_redis
   need_browser
   if [ ! -e /usr/share/zoneinfo/Europe/Berlin ]; then
@@ -298,6 +308,10 @@ for_test() {
   if [ ! target/tunnel-clients/installed -nt scripts/tunnel-clients.sh ]; then
     say "installing redis-py and ioredis into target/tunnel-clients, for the tests of the tunnel"
     scripts/tunnel-clients.sh target/tunnel-clients || die "they could not be installed (see above)"
+  fi
+  if [ ! target/lambda/installed -nt scripts/lambda-clients.sh ]; then
+    say "installing runtime clients of AWS Lambda into target/lambda, for the tests of functions; this takes some minutes, once"
+    scripts/lambda-clients.sh target/lambda || die "they could not be installed (see above)"
   fi
 }
 

@@ -3,11 +3,13 @@ requests, what becomes of their results, deadlines, failures, and several at onc
 
 import json
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-from harness import BINARY, ROOT, Gateway, config, in_threads, route, service, setUpModule
+from harness import BINARY, HERE, ROOT, Cut, Gateway, config, in_threads, route, service, setUpModule
 from test_operate import ADMIN, Operated
 
 __all__ = ["setUpModule"]
@@ -166,6 +168,12 @@ class Failures(LambdaCase):
         self.assertEqual(problem["phase"], "init")
         self.assertIn("no table for this function", "\n".join(problem["output"]))
 
+    def test_a_program_that_is_no_function(self):
+        block = service("app", ["sleep", "60"], transport="lambda", start_timeout="300ms")
+        gateway = self.start(Gateway(BINARY, config(block, route("/", "app"), ADMIN)))
+        problem = self.assert_problem(gateway.get("/"), 503)
+        self.assertIn("AWS_LAMBDA_RUNTIME_API", problem["detail"])
+
     def test_an_instance_that_ends(self):
         gateway = self.serve(scale_up_after="10s")
         first = self.told(gateway.get("/"))["pid"]
@@ -205,3 +213,193 @@ class Concurrency(LambdaCase):
             self.assert_eventually(lambda: self.service(gateway, "app")["in_flight"] == 1, "not begun")
         told = self.told(gateway.get("/"))
         self.assertEqual((told["pid"], told["count"]), (first["pid"], first["count"] + 2))
+
+
+class Languages(LambdaCase):
+    """The vendor's runtime clients of other languages."""
+
+    def test_node(self):
+        gateway = self.serve(language="node")
+        answer = gateway.request("POST", "/a?x=1", [("Content-Type", "application/json")], b"{}")
+        told = self.told(answer, 201)
+        self.assertEqual((told["event"]["body"], answer.all("set-cookie")), ("{}", ["a=1"]))
+        self.assertGreater(told["left"], 50_000)
+        self.assert_problem(gateway.get("/error"), 502)
+        self.assert_eventually(lambda: "TypeError: not today" in gateway.output(), gateway.output())
+        self.assertEqual(self.told(gateway.get("/"), 201)["pid"], told["pid"])
+
+    def test_node_streams(self):
+        gateway = self.serve(language="node", handler="app.stream")
+        with gateway.client() as client:
+            client.send_head("GET", "/")
+            answer = client.head()
+            self.assertEqual((answer.status, answer.get("x-streamed"), answer.all("set-cookie")), (202, "yes", ["s=1"]))
+            self.assertEqual(answer.get("transfer-encoding"), "chunked")
+            self.assertEqual(b"".join(client.body(answer)), b"part 0\npart 1\npart 2\n")
+        answer = gateway.get("/raw")
+        self.assertEqual((answer.status, answer.body), (200, b"raw"))
+        with self.assertRaises(Cut):
+            gateway.get("/fails")
+        self.assert_eventually(lambda: "in the middle" in gateway.output(), gateway.output())
+        self.assertEqual(gateway.get("/raw").status, 200)
+
+    def test_a_client_of_a_stream_that_goes(self):
+        """The stream is read to its end, or to its limit, and the instance goes on."""
+        gateway = self.serve(language="node", handler="app.stream", max_request_time="2s", stop_grace="1s")
+        with gateway.client() as client:
+            client.send_head("GET", "/endless")
+            self.assertEqual(client.head().status, 202)
+        self.assertEqual(gateway.get("/raw").status, 200)
+
+    def test_go(self):
+        gateway = self.serve(language="go")
+        told = self.told(gateway.request("POST", "/a?x=1", [("Content-Type", "text/plain")], b"body"), 201)
+        self.assertEqual((told["event"]["rawPath"], told["event"]["body"]), ("/a", "body"))
+        answer = gateway.get("/stream")
+        self.assertEqual((answer.status, answer.get("x-streamed"), answer.body), (202, "yes", b"from go"))
+        self.assert_problem(gateway.get("/error"), 502)
+        self.assertEqual(self.told(gateway.get("/"), 201)["pid"], told["pid"])
+
+    def test_rust(self):
+        gateway = self.serve(language="rust")
+        answer = gateway.request("POST", "/a%20b?x=1&x=2", [("Content-Type", "text/plain")], b"body")
+        told = self.told(answer, 201)
+        self.assertEqual((told["method"], told["body"], answer.all("set-cookie")), ("POST", "body", ["a=1", "b=2"]))
+        self.assert_problem(gateway.get("/error"), 502)
+        self.assertEqual(self.told(gateway.get("/"), 201)["pid"], told["pid"])
+
+    def test_java(self):
+        gateway = self.serve(language="java")
+        answer = gateway.request("POST", "/a", [("Content-Type", "text/plain")], b"body", timeout=60)
+        self.assertEqual((answer.status, answer.body.decode().split()[:2]), (201, ["/a", "body"]))
+        self.assert_problem(gateway.get("/error"), 502)
+        self.assert_eventually(lambda: "IllegalStateException: not today" in gateway.output(), gateway.output())
+        self.assertEqual(gateway.get("/").status, 201)
+
+    def test_a_shell_script(self):
+        gateway = self.serve(language="bootstrap")
+        event = self.told(gateway.request("POST", "/a", [("Content-Type", "text/plain")], b"body"))
+        self.assertEqual((event["rawPath"], event["body"]), ("/a", "body"))
+        self.assert_problem(gateway.get("/error"), 502)
+        self.assert_eventually(lambda: "Shell.NotToday: not today" in gateway.output(), gateway.output())
+        self.told(gateway.get("/"))
+
+
+class Strange(LambdaCase):
+    """A runtime client that does what none should."""
+
+    def strange(self, env=None, **settings):
+        argv = [sys.executable, "-B", str(HERE / "lambda_client.py")]
+        env = {"NOTES": "@FOLDER@/notes"} | (env or {})
+        block = service("app", argv, transport="lambda", env=env, stop_grace="1s", **settings)
+        return self.start(Gateway(BINARY, config(block, route("/", "app"), ADMIN)))
+
+    def noted(self, gateway):
+        return (gateway.folder / "notes").read_text().splitlines()
+
+    def test_calls_that_are_refused(self):
+        gateway = self.strange()
+        answer = gateway.get("/other-id")
+        self.assertEqual((answer.status, answer.body), (200, b'"once"'))
+        self.told(gateway.get("/"))
+        expected = [
+            "extension 501 ExtensionsNotSupported",
+            "restore 501 RestoreNotSupported",
+            "path 404 InvalidPath",
+            "method 405 InvalidMethod",
+            "early 400 InvalidRequestID",
+            "other 400 InvalidRequestID",
+            "next 403 InvalidStateTransition",
+            "twice 400 InvalidRequestID",
+            "late init error 403 InvalidStateTransition",
+        ]
+        self.assertEqual(self.noted(gateway), expected)
+
+    def test_a_result_behind_the_deadline(self):
+        gateway = self.strange(max_request_time="500ms", max_instances=1)
+        self.assert_problem(gateway.get("/late"), 504)
+        self.told(gateway.get("/"))
+        self.assertEqual(self.service(gateway, "app")["stuck"], 1)
+
+    def test_a_stream_that_never_ends(self):
+        gateway = self.strange(max_request_time="1s", max_instances=1)
+        with gateway.client() as client, self.assertRaises(Cut):
+            client.request("GET", "/endless")
+        self.told(gateway.get("/"))
+
+    def test_results_that_break_off(self):
+        gateway = self.strange(**{"lambda": {"max_stream": "64KiB"}})
+        for path in ["/fails", "/too-much"]:
+            with gateway.client() as client:
+                client.send_head("GET", path)
+                answer = client.head()
+                self.assertIn(answer.status, [200, 202])
+                with self.assertRaises(Cut):
+                    b"".join(client.body(answer))
+        self.assert_problem(gateway.request("POST", "/broken"), 502)
+        problem = self.assert_problem(gateway.get("/no-prelude"), 502)
+        self.assertIn("eight zero bytes", problem["detail"])
+        self.assert_problem(gateway.get("/error"), 502)
+        self.assert_eventually(lambda: "Own.Error: not JSON" in gateway.output(), gateway.output())
+        self.told(gateway.get("/"))
+
+    def test_an_error_of_the_initialisation_without_an_end(self):
+        gateway = self.strange({"INIT": "error"})
+        problem = self.assert_problem(gateway.get("/"), 502)
+        self.assertEqual(problem["phase"], "init")
+        self.assertNotIn("output", problem)
+        self.assertEqual(self.service(gateway, "app")["last_error"]["output"][-1], "Own.Init: no")
+
+
+class Invoked(LambdaCase):
+    def test_other_events(self):
+        gateway = self.serve(more=[service("other")])
+        event = gateway.folder / "event.json"
+        event.write_text('{"Records": [{"id": 7}]}')
+        told = json.loads(self.cli(gateway, "invoke", "app", str(event)))
+        self.assertEqual((told["event"], told["count"]), ({"Records": [{"id": 7}]}, 1))
+        self.assertEqual(json.loads(self.cli(gateway, "invoke", "app"))["event"], {})
+        answer = json.loads(self.cli(gateway, "invoke", "app", str(event), "--json"))
+        self.assertEqual((answer["service"], answer["instance"], answer["result"]["count"]), ("app", 1, 3))
+        event.write_text('{"rawPath": "/error"}')
+        self.assertIn("ValueError: not today", self.cli(gateway, "invoke", "app", str(event), code=1))
+        event.write_text("{")
+        self.assertIn("not JSON", self.cli(gateway, "invoke", "app", str(event), code=2))
+        self.assertIn("no function", self.cli(gateway, "invoke", "other", code=1))
+        self.assertIn("no service", self.cli(gateway, "invoke", "none", code=2))
+        shown = self.cli(gateway, "status", "app")
+        self.assertIn("ValueError: not today", shown)
+        self.assertIn("lambda", shown)
+        self.assertIn("lambda.max_payload", self.cli(gateway, "explain", "/"))
+
+    def test_a_schedule_with_an_event(self):
+        lines = ['[[schedules]]', 'cron = "0 0 1 1 *"', 'service = "app"', 'name = "NAME"', "event = 'EVENT'", ""]
+        block = "\n".join(lines)
+        good = block.replace("NAME", "good").replace("EVENT", '{"rawPath": "/sleep", "queryStringParameters": {"s": "0"}}')
+        bad = block.replace("NAME", "bad").replace("EVENT", '{"rawPath": "/error"}')
+        gateway = self.serve(more=[good, bad])
+        self.assertIn("ok", self.cli(gateway, "schedules", "--run", "good"))
+        self.assertEqual(self.service(gateway, "app")["function_errors"]["count"], 0)
+        self.cli(gateway, "schedules", "--run", "bad", code=1)
+        self.assertEqual(self.service(gateway, "app")["function_errors"]["last"]["error"], "ValueError: not today")
+
+
+class Checked(LambdaCase):
+    def test_settings_that_cannot_be(self):
+        def check(expected, **settings):
+            folder = tempfile.TemporaryDirectory()
+            self.addCleanup(folder.cleanup)
+            file = Path(folder.name) / "pilotlight.toml"
+            file.write_text(config(service("app", ["sh"], **settings), route("/", "app")))
+            done = subprocess.run([BINARY, "check", "--config", file], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+            self.assertIn(expected, done.stdout + done.stderr)
+
+        check("has one invocation at a time", transport="lambda", concurrency=2)
+        check("asks for its invocations itself", transport="lambda", socket="tcp")
+        check("asks for its invocations on one", transport="lambda", sandbox="strict")
+        check("this service is none", transport="http", **{"lambda": {"events": "v1"}})
+        check("AWS_LAMBDA_RUNTIME_API", transport="lambda", env={"AWS_LAMBDA_RUNTIME_API": "x"})
+        check("alb-multi-value", transport="lambda", **{"lambda": {"events": "v3"}})
+        check("12 digits", transport="lambda", **{"lambda": {"account": "1"}})
+        check("max_payload", transport="lambda", **{"lambda": {"max_payload": "1B"}})

@@ -61,6 +61,8 @@ pub enum WorkerEvent {
         service: Arc<Service>,
         /// Where it asks: on a loopback port, non-blocking.
         listener: TcpListener,
+        /// The user that it runs as.
+        user: u32,
     },
     /// The instance has ended: its connections are of no use.
     Gone {

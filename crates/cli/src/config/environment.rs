@@ -224,7 +224,9 @@ fn missing_script(managed: Managed<'_>) -> Option<Diagnostic> {
         return None;
     }
     let mut words = managed.args().zip(&managed.at.args);
-    let (script, at) = words.find(|(word, _)| !word.starts_with('-') || matches!(*word, "-m" | "-c" | "-e"))?;
+    // What follows these is no script: a module, a program's text, where the classes of Java are.
+    let is_other = |word: &str| matches!(word, "-m" | "-c" | "-e" | "-cp" | "-classpath" | "--class-path");
+    let (script, at) = words.find(|(word, _)| !word.starts_with('-') || is_other(word))?;
     let script_path = Path::new(script);
     let is_script = script_path.extension().and_then(|end| end.to_str()).is_some_and(|end| SCRIPTS.contains(&end));
     if !is_script || script.starts_with('-') || managed.spec.releases.is_some() {

@@ -26,7 +26,6 @@ use super::{BodyLeft, Delivery, Failed, SendError, ServiceResponse, UpstreamErro
 use crate::options::LambdaOptions;
 use crate::outbound::Outbound;
 use crate::request_body::RequestBody;
-use crate::request_id::RequestId;
 
 pub(crate) mod api;
 mod invocation;
@@ -161,7 +160,7 @@ fn start(
     time: Duration,
 ) -> Result<oneshot::Receiver<Result<Outcome, InvokeError>>, InvokeError> {
     let (reply, replied) = oneshot::channel();
-    let (instance, id) = (Arc::clone(lease.instance()), uuid(&RequestId::random()));
+    let (instance, id) = (Arc::clone(lease.instance()), new_id());
     let now = Instant::now();
     let invocation = Invocation {
         id,
@@ -178,11 +177,16 @@ fn start(
     Ok(replied)
 }
 
-/// The id of an invocation, in the form that functions know.
-fn uuid(id: &RequestId) -> String {
-    let id = id.as_str();
-    let part = |from: usize, to: usize| id.get(from..to).unwrap_or_default();
-    format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+/// The id of an invocation: a UUID of random numbers (RFC 9562 §5.4).
+fn new_id() -> String {
+    let random = || getrandom::u64().unwrap_or_else(|_| fastrand::u64(..));
+    uuid(random(), random())
+}
+
+fn uuid(high: u64, low: u64) -> String {
+    let (time, mid, version) = (high >> 32, (high >> 16) & 0xffff, high & 0xfff);
+    let (variant, node) = (0x8000 | ((low >> 48) & 0x3fff), low & 0xffff_ffff_ffff);
+    format!("{time:08x}-{mid:04x}-4{version:03x}-{variant:04x}-{node:012x}")
 }
 
 /// Not reachable: every try has a place and a wait.
@@ -236,8 +240,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_look_like_uuids() {
-        let id = RequestId::Ours(*b"0123456789abcdef0123456789abcdef");
-        assert_eq!(uuid(&id), "01234567-89ab-cdef-0123-456789abcdef");
+    fn ids_are_uuids() {
+        assert_eq!(uuid(u64::MAX, u64::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        assert_eq!(uuid(0x0123_4567_89ab_cdef, 0), "01234567-89ab-4def-8000-000000000000");
     }
 }

@@ -25,7 +25,7 @@ use crate::net::Socket;
 use crate::options::{ListenAddr, ServiceTarget};
 use crate::schedules::runner;
 use crate::spawn::Spawner;
-use crate::upstream::lambda::api;
+use crate::upstream::lambda::api::{self, Served};
 
 /// How often connections to services are looked at for idleness, and whether those of clients have freed memory.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_secs(5);
@@ -259,9 +259,11 @@ impl Worker {
                         to.send_more(&instance, kind, count, for_worker);
                     }
                 }
-                WorkerEvent::RuntimeApi { instance, service, listener } => {
+                WorkerEvent::RuntimeApi { instance, service, listener, user } => {
                     let common = Arc::clone(&self.common);
-                    self.spawner.spawn(async move { api::serve(&common.functions, instance, service, listener).await });
+                    self.spawner.spawn(async move {
+                        api::serve(&common.functions, Served { instance, service, user }, listener).await
+                    });
                 }
                 WorkerEvent::Examine(examination) => {
                     self.spawner.spawn(health::examine(Rc::clone(&self), examination));

@@ -11,6 +11,7 @@ use crate::guardian::kill_marked;
 use crate::instance::{Ended, InstanceState};
 use crate::limits::OUTPUT_GRACE;
 use crate::policy::backoff::InstanceEnd;
+use crate::spec::Transport;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -102,6 +103,11 @@ impl Owner {
             (
                 Phase::Connect,
                 "it did not dial PILOTLIGHT_SOCKET and send HELLO; does it use the Pilotlight SDK (`transport = \"pipe\"`)?",
+            )
+        } else if self.records[instance.service].spec.transport == Transport::Lambda {
+            (
+                Phase::Connect,
+                "it did not ask for its first event at AWS_LAMBDA_RUNTIME_API; does `command` run a runtime client of AWS Lambda?",
             )
         } else if uses_port(self.records[instance.service].spec.transport) {
             (Phase::Connect, "nothing listens on the port in its variable PORT")

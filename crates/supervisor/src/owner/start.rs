@@ -20,6 +20,7 @@ use crate::log::{Pump, Tail};
 use crate::policy::backoff::InstanceEnd;
 use crate::policy::hints::Hints;
 use crate::policy::recycle::{LimitReached, RecycleLimits};
+use crate::processes::own_uid;
 use crate::queue::{Entrance, Entrances};
 use crate::service::Service;
 use crate::service_id::ServiceId;
@@ -266,7 +267,10 @@ impl Owner {
         // From here on the guardian answers, so nothing may fail.
         if let Some(listener) = runtime_api {
             let (instance, service) = (Arc::clone(&handle), self.records[service].service());
-            self.tell(worker, WorkerEvent::RuntimeApi { instance, service, listener });
+            self.tell(
+                worker,
+                WorkerEvent::RuntimeApi { instance, service, listener, user: uid.unwrap_or_else(own_uid) },
+            );
         }
         let tail = self.pump(service, which, outputs);
         let record = &mut self.records[service];

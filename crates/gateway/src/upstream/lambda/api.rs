@@ -2,7 +2,8 @@
 //!
 //! `pilotlight_lambda::Runtime` decides; here its decisions are carried out, and sockets are read and written.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,6 +26,7 @@ use super::invocation::{Functions, Invocation, InvokeError, Outcome};
 use crate::upstream::Delivery;
 
 mod answers;
+mod caller;
 mod replies;
 
 use replies::{accepted, refused, unknown};
@@ -34,20 +36,24 @@ const MAX_CONNECTIONS: usize = 16;
 /// Bytes of the head of a call.
 const MAX_HEAD: usize = 16 * 1024;
 
+/// Who is served.
+pub(crate) struct Served {
+    pub(crate) instance: Arc<Instance>,
+    pub(crate) service: Arc<Service>,
+    /// The user that it runs as.
+    pub(crate) user: u32,
+}
+
 /// Serves an instance until it ends, or misses a deadline.
-pub(crate) async fn serve(
-    functions: &Functions,
-    instance: Arc<Instance>,
-    service: Arc<Service>,
-    listener: std::net::TcpListener,
-) {
+pub(crate) async fn serve(functions: &Functions, served: Served, listener: std::net::TcpListener) {
+    let Served { instance, service, user } = served;
     let number = instance.number();
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(e) => return tracing::error!(service = %service.name(), instance = number, "no Runtime API: {e}"),
     };
     let (_open, mut invocations) = functions.open(&instance);
-    let api = Api::new(Arc::clone(&instance), service);
+    let api = Api::new(Arc::clone(&instance), service, user);
     let mut connections = JoinSet::new();
     loop {
         let deadline = api.state.borrow().runtime.deadline();
@@ -55,8 +61,8 @@ pub(crate) async fn serve(
             _ = instance.ended() => break api.ended(),
             Some(invocation) = invocations.recv() => api.invoke(invocation),
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn_local(converse(Rc::clone(&api), stream));
+                Ok((stream, from)) => {
+                    connections.spawn_local(converse(Rc::clone(&api), stream, from));
                 }
                 Err(e) => {
                     tracing::error!(service = %api.service.name(), instance = number, "the Runtime API cannot accept: {e}");
@@ -80,7 +86,10 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-async fn converse(api: Rc<Api>, stream: TcpStream) {
+async fn converse(api: Rc<Api>, stream: TcpStream, from: SocketAddr) {
+    if !api.is_its_own(&stream, from).await {
+        return;
+    }
     let _ = stream.set_nodelay(true); // without it answers are late, not wrong
     let service = service_fn(|request| {
         let api = Rc::clone(&api);
@@ -99,6 +108,9 @@ async fn converse(api: Rc<Api>, stream: TcpStream) {
 struct Api {
     service: Arc<Service>,
     instance: Arc<Instance>,
+    /// The user that it runs as.
+    user: u32,
+    has_refused: Cell<bool>,
     state: RefCell<State>,
 }
 
@@ -133,8 +145,24 @@ struct Handed {
 }
 
 impl Api {
-    fn new(instance: Arc<Instance>, service: Arc<Service>) -> Rc<Self> {
-        Rc::new(Self { service, instance, state: RefCell::default() })
+    fn new(instance: Arc<Instance>, service: Arc<Service>, user: u32) -> Rc<Self> {
+        Rc::new(Self { service, instance, user, has_refused: Cell::new(false), state: RefCell::default() })
+    }
+
+    /// Whether a connection is of a process of the instance's user, or of root. One of another user could take
+    /// invocations, and answer them.
+    async fn is_its_own(&self, stream: &TcpStream, from: SocketAddr) -> bool {
+        if !caller::are_known() {
+            return true;
+        }
+        let Ok(to) = stream.local_addr() else { return false };
+        let user = caller::user(from, to).await;
+        let is_own = user.is_some_and(|user| user == self.user || user == 0);
+        if !is_own && !self.has_refused.replace(true) {
+            tracing::warn!(service = %self.service.name(), instance = self.instance.number(), user,
+                "a connection to the Runtime API is not of user id {}: it is closed, and so are others like it", self.user);
+        }
+        is_own
     }
 
     /// A worker has an invocation for it.

@@ -8,7 +8,6 @@ use pilotlight_lambda::{Request, trace_id};
 
 use crate::options::LambdaOptions;
 use crate::outbound::Outbound;
-use crate::request_id::RequestId;
 use crate::traces::TRACEPARENT;
 
 const TRACE_ID: HeaderName = HeaderName::from_static("x-amzn-trace-id");
@@ -47,7 +46,7 @@ pub(super) fn trace(outbound: &Outbound) -> String {
 
 /// A trace that begins here.
 pub(super) fn new_trace() -> String {
-    trace_id(None, None, now_ms(), RequestId::random().as_str())
+    trace_id(None, None, now_ms(), &super::new_id())
 }
 
 fn now_ms() -> u64 {
