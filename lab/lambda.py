@@ -15,6 +15,7 @@ import collections
 import json
 import os
 import re
+import select
 import signal
 import socket
 import statistics
@@ -31,7 +32,7 @@ BINARY = Path(os.environ.get("PILOTLIGHT", ROOT / "target" / "release" / "pilotl
 FUNCTIONS = ROOT / "lab" / "lambda"
 TICKS = os.sysconf("SC_CLK_TCK")
 START_LIMIT = 60
-EVENT = json.dumps({"version": "2.0", "rawPath": "/", "headers": {"host": "x"}, "requestContext": {"http": {"method": "GET"}}})
+EVENT = json.dumps({"version": "2.0", "rawPath": "/", "headers": {"host": "x"}, "requestContext": {}})
 
 LANGUAGES = {
     "python": ([sys.executable, "-m", "awslambdaric", "app.handler"], {"PYTHONPATH": str(CLIENTS / "python")}),
@@ -100,6 +101,8 @@ class Floor:
             "AWS_LAMBDA_FUNCTION_NAME": "floor",
             "AWS_LAMBDA_FUNCTION_VERSION": "1",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128",
+            "AWS_LAMBDA_LOG_GROUP_NAME": "/aws/lambda/floor",
+            "AWS_LAMBDA_LOG_STREAM_NAME": "1",
             "AWS_REGION": "us-east-1",
             "LAMBDA_TASK_ROOT": str(FUNCTIONS / language),
             "_HANDLER": "app.handler",
@@ -110,11 +113,12 @@ class Floor:
 
     def next_call(self):
         """The connection on which a call comes, with the call read: they may come by several."""
-        import select
-
-        while True:
+        until = time.monotonic() + START_LIMIT
+        while time.monotonic() < until:
             sockets = [self.listener, *self.connections]
-            for one in select.select(sockets, [], [], START_LIMIT)[0]:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the runtime client ended with status {self.process.returncode}")
+            for one in select.select(sockets, [], [], 1)[0]:
                 if one is self.listener:
                     stream = self.listener.accept()[0]
                     self.connections[stream] = Accepted(stream)
@@ -123,6 +127,7 @@ class Floor:
                     return self.connections[one], self.connections[one].message()
                 except ConnectionError:
                     del self.connections[one]
+        raise TimeoutError(f"the runtime client called nothing for {START_LIMIT} s")
 
     def invoke(self):
         """Seconds from the event's first byte to the result's last one."""
@@ -160,7 +165,11 @@ class Gateway:
         file = Path(self.folder.name) / "pilotlight.toml"
         file.write_text('listen = "127.0.0.1:0"\n[admin]\nsocket = "admin.sock"\n[limits]\nqueue = 1000\n' + services)
         self.process = subprocess.Popen(
-            [BINARY, "--config", file], stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True, cwd=self.folder.name
+            [BINARY, "--config", file],
+            stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=self.folder.name,
         )
         for line in self.process.stdout:
             if found := re.search(r"listening on http://([\d.]+):(\d+)", line):
@@ -271,7 +280,8 @@ def at_once(language, count):
             for name in ["cold", "warm"]:
                 answers, took = all_of_them(name)
                 processes = len({answer["pid"] for answer in answers})
-                print(f"{language}: {count} at once, {name}: {len(answers)} answered by {processes} instances in {took:.2f} s")
+                answered = f"{len(answers)} answered by {processes} instances in {took:.2f} s"
+                print(f"{language}: {count} at once, {name}: {answered}", flush=True)
     finally:
         gateway.stop()
 

@@ -36,7 +36,8 @@ def stream(invocation, pieces, trailers=b""):
     """A chunked result, by hand: http.client sends no trailers."""
     host, port = API.rsplit(":", 1)
     with socket.create_connection((host, int(port))) as to:
-        head = [f"POST {RUNTIME}/invocation/{invocation}/response HTTP/1.1", f"Host: {API}", "Transfer-Encoding: chunked"]
+        head = [f"POST {RUNTIME}/invocation/{invocation}/response HTTP/1.1", f"Host: {API}"]
+        head += ["Transfer-Encoding: chunked"]
         head += ["Lambda-Runtime-Function-Response-Mode: streaming"]
         head += ["Content-Type: application/vnd.awslambda.http-integration-response"]
         head += ["Trailer: Lambda-Runtime-Function-Error-Type, Lambda-Runtime-Function-Error-Body"]
@@ -80,7 +81,8 @@ def handle(invocation, path, event):
         stream(invocation, endless())
     elif path == "/fails":
         pieces = [b'{"statusCode": 202, "headers": {"x-a": "b"}}' + bytes(4), bytes(4) + b"begin"]
-        stream(invocation, pieces, b"Lambda-Runtime-Function-Error-Type: Own.Error\r\nLambda-Runtime-Function-Error-Body: e30=\r\n")
+        error = [b"Lambda-Runtime-Function-Error-Type: Own.Error", b"Lambda-Runtime-Function-Error-Body: e30=", b""]
+        stream(invocation, pieces, b"\r\n".join(error))
     elif path == "/broken":
         connection = http.client.HTTPConnection(API)
         connection.putrequest("POST", f"{RUNTIME}/invocation/{invocation}/response")

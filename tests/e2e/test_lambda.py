@@ -1,5 +1,5 @@
-"""Functions of AWS Lambda (docs/guide/lambda.md), unmodified, with their vendor's runtime clients: what they are told of
-requests, what becomes of their results, deadlines, failures, and several at once. The functions are in tests/lambda."""
+"""Functions of AWS Lambda (docs/guide/lambda.md), unmodified, with their vendor's runtime clients: what they are told
+of requests, what becomes of their results, deadlines, failures, and several at once. The functions are in tests/lambda."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def installed(path):
     return path
 
 
-def function(name="app", language="python", handler=None, env=None, way=None, **settings):
+def function(name="app", language="python", handler=None, env=None, way=None, folder=None, **settings):
     """The configuration of one function."""
     env = dict(env or {})
     if language == "python":
@@ -35,7 +35,8 @@ def function(name="app", language="python", handler=None, env=None, way=None, **
         argv = ["node", str(client), handler or "app.handler"]
     elif language == "java":
         jars = CLIENTS / "java" / "jars"
-        classes = ":".join(str(path) for path in [installed(CLIENTS / "java" / "target" / "classes"), *jars.glob("*.jar")])
+        own = installed(CLIENTS / "java" / "target" / "classes")
+        classes = ":".join(str(path) for path in [own, *jars.glob("*.jar")])
         main = "com.amazonaws.services.lambda.runtime.api.client.AWSLambda"
         argv = ["java", "-cp", classes, main, handler or "example.App::handleRequest"]
     else:
@@ -46,7 +47,7 @@ def function(name="app", language="python", handler=None, env=None, way=None, **
         }
         argv = [str(installed(programs[language]))]
     settings = {"start_timeout": "60s"} | settings
-    folder = FUNCTIONS / (language if (FUNCTIONS / language).is_dir() else "python")
+    folder = folder or FUNCTIONS / language
     block = service(name, argv, transport="lambda", dir=str(folder), env=env, **settings)
     return block + route("/", name, **(way or {}))
 
@@ -69,7 +70,8 @@ class Events(LambdaCase):
         told = self.told(answer)
         event = told["event"]
         self.assertEqual((event["version"], event["rawPath"]), ("2.0", "/a%20b/c"))
-        self.assertEqual((event["rawQueryString"], event["queryStringParameters"]), ("q=%C3%A9&q=2&x", {"q": "é,2", "x": ""}))
+        self.assertEqual(event["rawQueryString"], "q=%C3%A9&q=2&x")
+        self.assertEqual(event["queryStringParameters"], {"q": "é,2", "x": ""})
         self.assertEqual((event["cookies"], event["headers"]["x-two"]), (["a=1", "b=2"], "a,b"))
         self.assertEqual((event["body"], event["isBase64Encoded"]), ("body", False))
         self.assertEqual((event["headers"]["host"], event["headers"]["x-forwarded-port"]), ("site.test:81", "81"))
@@ -78,6 +80,10 @@ class Events(LambdaCase):
         self.assertEqual(context["http"]["method"], "POST")
         self.assertEqual((context["http"]["sourceIp"], context["domainName"]), ("127.0.0.1", "site.test"))
         self.assertEqual(context["requestId"], answer.get("x-request-id"))
+
+    def test_the_example(self):
+        gateway = self.serve(folder=ROOT / "examples" / "lambda-python")
+        self.assertRegex(gateway.get("/hello?name=you").body.decode(), r"^Hello, you! \d+ ms are left.\n$")
 
     def test_what_a_function_knows_of_itself(self):
         gateway = self.serve(env={"OWN": "1"}, **{"lambda": {"memory_size": 256, "region": "eu-central-1"}})
@@ -126,7 +132,8 @@ class Events(LambdaCase):
         self.assertEqual((answer.status, answer.get("content-type")), (200, "application/json"))
         self.assertEqual(json.loads(answer.body), {"hello": "world"})
         answer = gateway.request("HEAD", "/plain")
-        self.assertEqual((answer.status, answer.body, answer.get("content-length")), (200, b"", str(len('{"hello": "world"}'))))
+        self.assertEqual((answer.status, answer.body), (200, b""))
+        self.assertEqual(answer.get("content-length"), str(len('{"hello": "world"}')))
 
     def test_limits_of_payloads(self):
         gateway = self.serve(**{"lambda": {"max_payload": "100KiB"}})
@@ -375,7 +382,8 @@ class Invoked(LambdaCase):
     def test_a_schedule_with_an_event(self):
         lines = ['[[schedules]]', 'cron = "0 0 1 1 *"', 'service = "app"', 'name = "NAME"', "event = 'EVENT'", ""]
         block = "\n".join(lines)
-        good = block.replace("NAME", "good").replace("EVENT", '{"rawPath": "/sleep", "queryStringParameters": {"s": "0"}}')
+        event = '{"rawPath": "/sleep", "queryStringParameters": {"s": "0"}}'
+        good = block.replace("NAME", "good").replace("EVENT", event)
         bad = block.replace("NAME", "bad").replace("EVENT", '{"rawPath": "/error"}')
         gateway = self.serve(more=[good, bad])
         self.assertIn("ok", self.cli(gateway, "schedules", "--run", "good"))

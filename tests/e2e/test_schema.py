@@ -85,6 +85,10 @@ command = "php-cgi"
 transport = "fastcgi"
 concurrency = 1
 cgi = { root = ".", keep_connections = 1 }
+[services.function]
+command = "sh"
+transport = "lambda"
+lambda = { memory_size = 1 }
 [[schedules]]
 cron = "30 2 * * 1-5"
 service = "a"
@@ -297,6 +301,7 @@ class Schema(unittest.TestCase):
             "Top": (full, ()), "Limits": (full, ("limits",)), "CacheRedis": (rules, ("cache", "redis")),
             "Service": (full, ("services", "node")), "ServiceQueue": (full, ("services", "node", "queue")),
             "ServiceCgi": (rules, ("services", "php", "cgi")),
+            "ServiceLambda": (rules, ("services", "function", "lambda")),
             "ServiceHealth": (rules, ("services", "released", "health")),
             "ServiceLimits": (full, ("services", "node", "limits")),
             "ServiceCgroup": (full, ("services", "node", "cgroup")),

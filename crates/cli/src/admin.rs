@@ -12,7 +12,7 @@ use crate::upgrade::program::Named;
 pub use arguments::Running;
 pub use certificates::{Certificates, certificates};
 pub use client::{Client, Failure, Gateway};
-pub use invoke::{INVOKE_EXAMPLES, invoke};
+pub use invoke::{INVOKE_EXAMPLES, InvokeArguments};
 pub use options::{Action, Effect, Escapes, Watch, Which};
 pub use purge::{Purged, purge};
 pub use releases::{

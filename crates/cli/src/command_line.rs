@@ -158,14 +158,7 @@ The new process gets the listening sockets; the old one goes on if the new one d
     Releases(admin::ReleasesArguments),
     /// Invoke a function of AWS Lambda with an event
     #[command(after_help = admin::INVOKE_EXAMPLES)]
-    Invoke {
-        /// The service
-        service: String,
-        /// The file with the event, in JSON; `-` for the standard input
-        event: Option<PathBuf>,
-        #[command(flatten)]
-        gateway: Running,
-    },
+    Invoke(admin::InvokeArguments),
     /// Show when requests by [[schedules]] are due next and what came of the last ones; run one now
     #[command(after_help = admin::SCHEDULES_EXAMPLES)]
     Schedules {
@@ -443,8 +436,7 @@ pub fn main() -> ExitCode {
         Command::Deploy(arguments) => admin::deploy(arguments),
         Command::Rollback(arguments) => admin::rollback(arguments),
         Command::Releases(arguments) => admin::releases(arguments),
-        Command::Invoke { service, event, gateway } => gateway
-            .run(Effect::Changes, |client, report, out| admin::invoke(client, &service, event.as_deref(), report, out)),
+        Command::Invoke(arguments) => arguments.run(),
         Command::Schedules { name, run, gateway } => schedules(name, run, gateway),
         Command::Purge(purging) => purging.run(),
         Command::Explain { url, method, fields, gateway } => {

@@ -92,9 +92,9 @@ async fn ask(
         }
         Upstream::Lambda(service) => {
             let table = worker.common.table.load();
-            let options = table.lambda(service.name()).map(|options| &**options).ok_or("it has no settings")?;
-            let to = lambda::To { functions: &worker.common.functions, service, options };
-            Box::pin(lambda::send(to, &mut one, &outbound, None)).await
+            let (functions, options) = (&worker.common.functions, table.lambda(service.name()));
+            let options = options.map(|options| &**options);
+            Box::pin(lambda::send(functions, service, options, &mut one, &outbound, None)).await
         }
         Upstream::External(..) | Upstream::ExternalHttp2(..) | Upstream::ExternalCgi(..) => {
             return Err("somebody else starts it".to_owned());

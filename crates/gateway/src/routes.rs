@@ -150,6 +150,13 @@ struct Kinds {
     lambda: HashMap<String, Arc<LambdaOptions>>,
 }
 
+impl Kinds {
+    fn of(&self, service: Option<&ServiceTarget>) -> (Option<Arc<CgiOptions>>, Option<Arc<LambdaOptions>>) {
+        let Some(name) = service.map(ServiceTarget::name) else { return (None, None) };
+        (self.cgi.get(name).cloned(), self.lambda.get(name).cloned())
+    }
+}
+
 impl Table {
     /// `keys` has those that tokens are verified by; `series` finds where the requests of a route are counted.
     pub(crate) fn new(serving: Serving, keys: &KeySources, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
@@ -198,8 +205,7 @@ impl Table {
                 .admission
                 .as_ref()
                 .and_then(|admission| Route::to_auth_server(admission, &table.services, &table.kinds, &series));
-            let cgi = service.as_ref().and_then(|service| table.kinds.cgi.get(service.name())).cloned();
-            let lambda = service.as_ref().and_then(|service| table.kinds.lambda.get(service.name())).cloned();
+            let (cgi, lambda) = table.kinds.of(service.as_ref());
             Arc::new(Route { series, spec, gate, auth, service, cgi, lambda, pages, changes_responses })
         };
         let page_route = |name: String| {

@@ -36,6 +36,7 @@ mod state;
 mod stop;
 mod timers;
 mod ungreeted;
+mod way;
 mod zygote;
 mod zygote_table;
 

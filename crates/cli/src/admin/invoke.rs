@@ -1,13 +1,16 @@
 //! `pilotlight invoke`: a function of AWS Lambda with an event.
 
 use std::io::{self, Read as _, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use pilotlight_printable::{printable, printable_lines};
 use serde_json::{Value, json};
 
+use super::arguments::Running;
 use super::client::{Client, Failure, encoded};
+use super::options::Effect;
 use super::report::{Report, json_text};
 use crate::config::commands::Outcome;
 
@@ -24,11 +27,30 @@ pub const INVOKE_EXAMPLES: &str = "Examples:
 
 Exit code 1 if the function fails; its error goes to the standard error.";
 
-/// `pilotlight invoke`; `event` is a file, or `-`.
-///
-/// # Errors
-/// No gateway, no such function, no event, it did not answer, or the output cannot be written.
-pub fn invoke(
+/// The arguments of `pilotlight invoke`.
+#[derive(Args, Clone, Debug)]
+pub struct InvokeArguments {
+    /// The service
+    service: String,
+    /// The file with the event, in JSON; `-` for the standard input
+    event: Option<PathBuf>,
+    #[command(flatten)]
+    gateway: Running,
+}
+
+impl InvokeArguments {
+    /// `pilotlight invoke`.
+    ///
+    /// # Errors
+    /// Only if the output cannot be written.
+    pub fn run(self) -> io::Result<Outcome> {
+        let Self { service, event, gateway } = self;
+        gateway.run(Effect::Changes, |client, report, out| invoke(client, &service, event.as_deref(), report, out))
+    }
+}
+
+/// `event` is a file, or `-`.
+fn invoke(
     client: &Client,
     service: &str,
     event: Option<&Path>,

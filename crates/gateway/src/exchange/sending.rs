@@ -164,9 +164,8 @@ impl Inbound {
                 Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
             }
             Upstream::Lambda(service) => {
-                let Some(options) = self.route.lambda.as_deref() else { return failed(Failure::Bug, body) };
-                let to = lambda::To { functions: &self.worker.common.functions, service, options };
-                Box::pin(lambda::send(to, &mut one, &self.outbound, body)).await
+                let (functions, options) = (&self.worker.common.functions, self.route.lambda.as_deref());
+                Box::pin(lambda::send(functions, service, options, &mut one, &self.outbound, body)).await
             }
         };
         self.record.end_phase(Layer::Service);

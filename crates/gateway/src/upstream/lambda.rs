@@ -33,7 +33,7 @@ mod request;
 mod response;
 
 pub(crate) use invocation::Functions;
-use invocation::{Invocation, InvokeError, Outcome};
+use invocation::{Handed, Invocation, InvokeError, Outcome};
 
 /// The function that is invoked.
 #[derive(Clone, Copy)]
@@ -48,11 +48,15 @@ pub(crate) struct To<'a> {
 /// # Cancel safety
 /// Dropping it throws the result away; the invocation goes on.
 pub(crate) async fn send(
-    to: To<'_>,
+    functions: &Functions,
+    service: &Arc<Service>,
+    options: Option<&LambdaOptions>,
     one: &mut Try<'_>,
     outbound: &Outbound,
     mut body: Option<Box<RequestBody>>,
 ) -> Result<ServiceResponse, Failed> {
+    let Some(options) = options else { return Err(not_configured(service, body)) };
+    let to = To { functions, service, options };
     match try_send(to, one, outbound, body.as_deref_mut()).await {
         Ok(response) => Ok(response),
         Err(error) => {
@@ -162,17 +166,15 @@ fn start(
     let (reply, replied) = oneshot::channel();
     let (instance, id) = (Arc::clone(lease.instance()), new_id());
     let now = Instant::now();
-    let invocation = Invocation {
+    let handed = Handed {
         id,
         payload: Bytes::from(event.payload),
         deadline: now.checked_add(time).unwrap_or(now + LambdaOptions::LONGEST),
         trace: event.trace,
         arn: to.options.function.arn(),
-        max_payload: to.options.max_payload,
-        max_stream: to.options.max_stream,
-        lease,
-        reply,
     };
+    let invocation =
+        Invocation { handed, max_payload: to.options.max_payload, max_stream: to.options.max_stream, lease, reply };
     to.functions.send(&instance, invocation)?;
     Ok(replied)
 }
@@ -187,6 +189,12 @@ fn uuid(high: u64, low: u64) -> String {
     let (time, mid, version) = (high >> 32, (high >> 16) & 0xffff, high & 0xfff);
     let (variant, node) = (0x8000 | ((low >> 48) & 0x3fff), low & 0xffff_ffff_ffff);
     format!("{time:08x}-{mid:04x}-4{version:03x}-{variant:04x}-{node:012x}")
+}
+
+/// Not reachable: whoever reads the settings gives each function its own.
+fn not_configured(service: &Service, body: Option<Box<RequestBody>>) -> Failed {
+    let error = closed(service.name(), "has no settings of a function", Delivery::No).into();
+    Failed { error, body: BodyLeft::Whole(body), reuse: Reuse::New }
 }
 
 /// Not reachable: every try has a place and a wait.

@@ -108,8 +108,8 @@ fn every_example_of_the_reference_is_valid() {
 }
 
 #[test]
-fn every_example_of_the_guides_to_files_compression_and_php_is_valid() {
-    for name in ["files", "compression", "php"] {
+fn every_example_of_the_guides_to_files_compression_php_and_functions_is_valid() {
+    for name in ["files", "compression", "php", "lambda"] {
         let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/guide/{name}.md"));
         let guide = fs::read_to_string(&guide).unwrap_or_else(|error| panic!("{}: {error}", guide.display()));
         let examples: Vec<&str> =

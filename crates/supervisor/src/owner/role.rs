@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// The variable that tells an instance which release it is.
 const RELEASE: &str = "PILOTLIGHT_RELEASE";
 
+/// Where the files of a function are.
+pub(super) const TASK_ROOT: &str = "LAMBDA_TASK_ROOT";
+
 /// As what an instance is started.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role<'a> {
@@ -77,6 +80,10 @@ impl Placed {
         request.dir = Some(dir.as_os_str().to_owned());
         if let Some(program) = request.argv.first_mut() {
             *program = moved(program, link, dir);
+        }
+        let is_link = |value: &str| Path::new(value) == link;
+        for (_, value) in request.env.iter_mut().filter(|(name, value)| name == TASK_ROOT && is_link(value)) {
+            *value = dir.to_string_lossy().into_owned();
         }
         request.env.extend(self.release.iter().map(|release| (RELEASE.to_owned(), release.to_string())));
         request

@@ -1,17 +1,18 @@
 //! Instances of functions: the socket of their Runtime API, what they are told of it, and how their start ends.
 
 use super::instance_record::Stage;
+use super::role::TASK_ROOT;
 use super::state::Owner;
 use crate::error::Phase;
-use crate::guardian::SpawnRequest;
+use crate::event::WorkerEvent;
+use crate::instance::Instance;
 use crate::limits::BACKLOG;
+use crate::processes::own_uid;
 use crate::spec::ServiceSpec;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
-
-const TASK_ROOT: &str = "LAMBDA_TASK_ROOT";
 
 /// A loopback port that nobody else has: who asks there is taken for that one instance.
 pub(super) fn bind() -> io::Result<TcpListener> {
@@ -24,18 +25,22 @@ pub(super) fn bind() -> io::Result<TcpListener> {
 /// What its environment says beyond what is the same for each instance of a service.
 pub(super) fn env(address: SocketAddr, number: u64, spec: &ServiceSpec, set: &mut impl FnMut(&str, String)) {
     set("AWS_LAMBDA_RUNTIME_API", address.to_string());
+    let is_set = |name: &str| spec.env.iter().any(|(set, _)| set == name);
+    if let Some(dir) = spec.dir.as_ref().filter(|_| !is_set(TASK_ROOT)) {
+        set(TASK_ROOT, dir.to_string_lossy().into_owned());
+    }
     set("AWS_LAMBDA_LOG_STREAM_NAME", format!("{}/{number}", spec.name));
 }
 
-/// Where the function's files are: the folder that it is started in, unless its settings say otherwise.
-pub(super) fn add_task_root(request: &mut SpawnRequest) {
-    let is_set = request.env.iter().any(|(name, _)| name == TASK_ROOT);
-    if let Some(dir) = request.dir.as_ref().filter(|_| !is_set) {
-        request.env.push((TASK_ROOT.to_owned(), dir.to_string_lossy().into_owned()));
-    }
-}
-
 impl Owner {
+    /// One worker serves it: those of a service by turns.
+    pub(super) fn serve_runtime_api(&self, instance: &Arc<Instance>, listener: TcpListener, uid: Option<u32>) {
+        let service = self.records[instance.service().0].service();
+        let worker = usize::try_from(instance.number()).unwrap_or_default() % self.workers.len();
+        let (instance, user) = (Arc::clone(instance), uid.unwrap_or_else(own_uid));
+        self.tell(worker, WorkerEvent::RuntimeApi { instance, service, listener, user });
+    }
+
     /// The first call for an invocation came: the function is initialised.
     pub(super) fn runtime_ready(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };

@@ -7,20 +7,19 @@ use super::role::{Placed, Role};
 use super::runtime_api;
 use super::service_record::uses_port;
 use super::state::Owner;
+use super::way::Way;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
-use crate::event::WorkerEvent;
 use crate::guardian::{Inherit, LISTEN_FD, MARK, SpawnRequest};
 use crate::in_flight::InFlightCounter;
 use crate::instance::{Address, Endpoint, Instance, InstanceState, Which};
 use crate::isolation;
 use crate::limits::PORT_PAUSE;
-use crate::listener::{Acceptance, Asks, Listener};
+use crate::listener::{Acceptance, Asks};
 use crate::log::{Pump, Tail};
 use crate::policy::backoff::InstanceEnd;
 use crate::policy::hints::Hints;
 use crate::policy::recycle::{LimitReached, RecycleLimits};
-use crate::processes::own_uid;
 use crate::queue::{Entrance, Entrances};
 use crate::service::Service;
 use crate::service_id::ServiceId;
@@ -228,49 +227,27 @@ impl Owner {
         let number = self.records[service].last_number + 1;
         let id = self.next_id();
         let transport = self.records[service].spec.transport;
-        let listener = match transport.socket() {
-            None => None,
-            Some(kind) => Some(Listener::bind(kind, &self.folder.socket_path(service, number))?),
-        };
-        let runtime_api = if transport == Transport::Lambda { Some(runtime_api::bind()?) } else { None };
-        let endpoint = match (&listener, &runtime_api) {
-            (Some(listener), _) => Endpoint::Http(listener.address.clone()),
-            (None, Some(api)) => Endpoint::RuntimeApi(api.local_addr()?),
-            (None, None) => Endpoint::Pipe,
-        };
-        let token = if endpoint == Endpoint::Pipe { Some(new_token()?) } else { None };
+        let way = Way::make(transport, &self.folder.socket_path(service, number))?;
+        let token = if way.endpoint == Endpoint::Pipe { Some(new_token()?) } else { None };
         let uid = isolation::uid(&self.records[service].spec.isolation);
         if uid.is_some() && token.is_some() {
             self.folder.admit_users()?;
         }
         let which = Which { service: ServiceId(service), id, number };
-        let handle = Arc::new(Instance::new(which, endpoint, self.epoch, self.notices.clone()));
+        let handle = Arc::new(Instance::new(which, way.endpoint.clone(), self.epoch, self.notices.clone()));
         let (outputs, mut fds) = outputs()?;
-        let mut inherit = Inherit::Nothing;
-        if let Some(socket) = listener.as_ref().and_then(|listener| listener.socket.as_ref()) {
-            fds.push(socket.try_clone()?);
-            inherit = match self.records[service].spec.transport {
-                Transport::FastCgi(_) => Inherit::FastCgi,
-                _ => Inherit::Listener,
-            };
-        }
+        let (inherit, socket) = way.inherited(transport)?;
+        fds.extend(socket);
         let mark = new_token()?;
         let identity = Identity { token: token.as_deref(), mark: &mark };
-        let mut request = placed.applied(self.request(&handle, identity, inherit));
-        if runtime_api.is_some() {
-            runtime_api::add_task_root(&mut request);
-        }
+        let request = placed.applied(self.request(&handle, identity, inherit));
         match role {
             Role::Candidate(_) => self.guardian()?.spawn(request, fds)?, // a zygote has imported the current release
             Role::Member | Role::Successor(_) => self.execute(service, request, fds, now)?,
         }
         // From here on the guardian answers, so nothing may fail.
-        if let Some(listener) = runtime_api {
-            let (instance, service) = (Arc::clone(&handle), self.records[service].service());
-            self.tell(
-                worker,
-                WorkerEvent::RuntimeApi { instance, service, listener, user: uid.unwrap_or_else(own_uid) },
-            );
+        if let Some(listener) = way.runtime_api {
+            self.serve_runtime_api(&handle, listener, uid);
         }
         let tail = self.pump(service, which, outputs);
         let record = &mut self.records[service];
@@ -294,7 +271,7 @@ impl Owner {
             version,
             mark,
             token,
-            listener,
+            listener: way.listener,
             tail,
             ..InstanceRecord::new(handle, entrances, worker, now)
         };

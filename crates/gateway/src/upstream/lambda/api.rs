@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::invocation::{Functions, Invocation, InvokeError, Outcome};
+use super::invocation::{Functions, Handed, Invocation, InvokeError, Outcome};
 use crate::upstream::Delivery;
 
 mod answers;
@@ -134,16 +134,6 @@ struct Current {
     _lease: Lease,
 }
 
-/// What an instance is told of an invocation.
-#[derive(Clone)]
-struct Handed {
-    id: String,
-    payload: Bytes,
-    deadline: Instant,
-    trace: String,
-    arn: String,
-}
-
 impl Api {
     fn new(instance: Arc<Instance>, service: Arc<Service>, user: u32) -> Rc<Self> {
         Rc::new(Self { service, instance, user, has_refused: Cell::new(false), state: RefCell::default() })
@@ -167,14 +157,13 @@ impl Api {
 
     /// A worker has an invocation for it.
     fn invoke(&self, invocation: Invocation) {
-        let Invocation { id, payload, deadline, trace, arn, max_payload, max_stream, lease, reply } = invocation;
+        let Invocation { handed, max_payload, max_stream, lease, reply } = invocation;
         let mut state = self.state.borrow_mut();
-        let output = state.runtime.step(Input::Invoke(&id, deadline));
+        let output = state.runtime.step(Input::Invoke(&handed.id, handed.deadline));
         if let Output::Refuse(why) = output {
             let _ = reply.send(Err(InvokeError::Ended(format!("took no invocation ({why})"), Delivery::No)));
             return;
         }
-        let handed = Handed { id, payload, deadline, trace, arn };
         state.current = Some(Current { handed, reply: Some(reply), max_payload, max_stream, _lease: lease });
         state.hand(output);
     }

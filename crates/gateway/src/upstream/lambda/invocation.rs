@@ -18,6 +18,16 @@ pub(super) const MAX_PIECES: usize = 16;
 
 /// One event for an instance, which has the place at it.
 pub(super) struct Invocation {
+    pub(super) handed: Handed,
+    pub(super) max_payload: usize,
+    pub(super) max_stream: u64,
+    pub(super) lease: Lease,
+    pub(super) reply: oneshot::Sender<Result<Outcome, InvokeError>>,
+}
+
+/// What an instance is told of an invocation.
+#[derive(Clone)]
+pub(super) struct Handed {
     pub(super) id: String,
     pub(super) payload: Bytes,
     pub(super) deadline: Instant,
@@ -25,10 +35,6 @@ pub(super) struct Invocation {
     pub(super) trace: String,
     /// The function's Amazon Resource Name.
     pub(super) arn: String,
-    pub(super) max_payload: usize,
-    pub(super) max_stream: u64,
-    pub(super) lease: Lease,
-    pub(super) reply: oneshot::Sender<Result<Outcome, InvokeError>>,
 }
 
 /// What an instance answers.

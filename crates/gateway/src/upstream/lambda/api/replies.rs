@@ -9,7 +9,7 @@ use hyper::{Response, StatusCode};
 use pilotlight_lambda::{CallError, Refusal};
 use serde_json::json;
 
-use super::Handed;
+use crate::upstream::lambda::invocation::Handed;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const REQUEST_ID: HeaderName = HeaderName::from_static("lambda-runtime-aws-request-id");
