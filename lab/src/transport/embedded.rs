@@ -40,6 +40,7 @@ files![
     "sdk/python/pilotlight/_core.py",
     "sdk/python/pilotlight/_exchange.py",
     "sdk/python/pilotlight/_fast.py",
+    "sdk/python/pilotlight/_fast_asgi.py",
     "sdk/python/pilotlight/_loop.py",
     "sdk/python/pilotlight/_pipe.py",
     "sdk/python/pilotlight/_request.py",

@@ -36,33 +36,51 @@ class Exchange:
         self.scope, self.ahead = _scope.request(payload, server.root_path, server.state)
         self.more, self.app = True, server.app  # more: the application has not seen the end of the body
 
+    @classmethod
+    def taken(cls, server, link, found):
+        """The exchange that the compiled core has begun, `found`, to be gone on with here."""
+        exchange = cls.__new__(cls)
+        exchange.server, exchange.source, exchange.link, exchange.number = server, link, link, found.number
+        exchange.ended, exchange.offered, exchange.scope, exchange.task = True, False, found.scope, found.task
+        body = found.body
+        exchange.ahead, exchange.more = body or b"", body is not None
+        if found.done:
+            exchange.done, exchange.expected = True, COMPLETE
+        elif found.head:
+            exchange.open_answer(*found.head)
+        return exchange
+
     def start(self):
         instance = self.source.instance
         self.task = instance.loop.create_task(self.run(self.app))
         instance.tasks.add(self.task)
 
     async def run(self, app):
-        """The exchange's task: whatever the application raises, only this exchange ends by it."""
-        code, text, pause, self.outcome = INTERNAL, "the application returned without a whole answer", 0.0, None
+        """The exchange's task."""
+        error = None
         try:
             await app(self.scope, self.receive, self.send)
-        except Reset as error:
+        except BaseException as raised:
+            error = raised
+        self.end(error)
+
+    def end(self, error):
+        """The application has returned, or raised: whatever it was, only this exchange ends by it."""
+        code, text, pause, self.outcome = INTERNAL, "the application returned without a whole answer", 0.0, None
+        if isinstance(error, Reset):
             code, text, pause = error.code, str(error), error.retry_after
-        except CancelledError:
+        elif isinstance(error, CancelledError):
             code, text = CANCELLED, "cancelled"
-        except Disconnected:
-            pass
-        except BaseException as error:
+        elif error and not isinstance(error, Disconnected):
             sys.excepthook(type(error), error, error.__traceback__)
             text, self.outcome = f"{type(error).__name__} in the application", INTERNAL
-        finally:
-            if self.patience:
-                self.patience.cancel()
-            if not self.done:
-                code = INTERNAL if self.begun else code  # P-29: no REFUSED after a frame
-                self.finish(reset(self.number, code, text, pause))
-            self.source.instance.tasks.discard(self.task)
-            self.source.instance.stir()
+        if self.patience:
+            self.patience.cancel()
+        if not self.done:
+            code = INTERNAL if self.begun else code  # P-29: no REFUSED after a frame
+            self.finish(reset(self.number, code, text, pause))
+        self.source.instance.tasks.discard(self.task)
+        self.source.instance.stir()
 
     async def receive(self):
         if self.more and not self.reset:
@@ -97,11 +115,13 @@ class Exchange:
     def on_start(self, message):
         status, headers = message["status"], message.get("headers", ())
         check(200 <= status <= 999, "the status is {}, it must be 200 to 999", status)
-        block, length = _scope.fields_and_length(headers)
+        self.open_answer(status, *_scope.fields_and_length(headers))
+        self.has_trailers = message.get("trailers", False)
+
+    def open_answer(self, status, block, length):
         self.head = RESPONSE_HEAD.pack(len(block), status, 0) + block
         self.is_silent = status in NO_BODY or self.scope.get("method") == "HEAD"
-        self.length = None if self.is_silent else length
-        self.has_trailers, self.expected = message.get("trailers", False), BODY
+        self.length, self.expected = None if self.is_silent else length, BODY
 
     async def body(self, data, more):
         data = b"" if self.is_silent else data

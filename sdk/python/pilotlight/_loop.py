@@ -103,6 +103,10 @@ class Link(Flow, asyncio.Protocol):
         check(keys.keys() >= {b"PIPE/1", b"worker", b"max_frame"}, "P-3: not a WELCOME of PIPE/1: {!r:.200}", payload)
         self.worker, self.max_frame = int(keys[b"worker"]), max(int(keys[b"max_frame"]), MAX_FRAME)
         self.rules, self.minor = RULES[self.kind], int(keys.get(b"minor", 0))
+        self.welcomed()
+
+    def welcomed(self):
+        """The gateway has accepted this connection."""
 
     def on_request(self, kind, flags, number, payload):
         offered = bool(flags & UPGRADE and self.kind == "own" and self.minor)
@@ -211,12 +215,13 @@ class Instance:
         self.links, self.answers, self.tasks, self.upgraded, self.dialling = set(), {}, set(), set(), set()
         self.max_upgraded, self.draining, self.released, self.failed = max_upgraded, False, False, False
         self.told, self.moved = None, None  # told: a reason to end has come; moved: something has ended
+        self.kinds = {}  # the classes of links that are the compiled core's
 
     def dial(self, kind, count, worker=None):
         """Opens `count` connections of a kind, never more than its limit (P-23)."""
         there = sum(link.kind == kind for link in self.links)
         for _ in range(min(count, self.limits[kind] - there)):
-            link = Link(self, kind, worker)
+            link = self.kinds.get(kind, Link)(self, kind, worker)
             self.links.add(link)
             task = self.loop.create_task(self.connect(link))
             self.dialling.add(task)

@@ -9,6 +9,7 @@ from os import environ
 from signal import SIGINT, SIGTERM
 
 from ._app import command_line, load, misused
+from ._core import native
 from ._exchange import BODY, START, Disconnected, Exchange
 from ._loop import Instance
 from ._switch import Offer, WebSocket, is_handshake
@@ -46,6 +47,10 @@ class Server:
         elif offered and is_handshake(exchange.scope):
             return WebSocket(self, link, number, ended, offered, payload)
         return exchange
+
+    def take_over(self, link, found):
+        """The exchange that goes on with what the compiled core has begun."""
+        return Exchange.taken(self, link, found)
 
     def is_mounted(self, path):
         return not self.root_path or path == self.root_path or path.startswith(self.root_path + "/")
@@ -117,6 +122,10 @@ def serve(
         raise SystemExit(2)
     server = Server(app, mount, patience_s, max_message)
     instance = Instance(server.begin, exchanges, max_own, max_upgraded)
+    if native:
+        from . import _fast_asgi
+
+        _fast_asgi.equip(instance, server)
     running = new_loop(loop)
     try:
         asyncio.set_event_loop(running)

@@ -99,6 +99,83 @@ class Scopes(AsgiCase):
         self.assertEqual(self.one(connection, target="/shop").status, 200)
 
 
+class Tasks(AsgiCase):
+    """What an application may do with its task, and with `receive` and `send`, before it first waits and after."""
+
+    def test_the_task_is_the_same_before_and_after_a_wait(self):
+        connection = self.app("""
+before = asyncio.current_task()
+await asyncio.sleep(0)
+await answer(send, repr([before is asyncio.current_task(), before.done()]).encode())""")
+        self.assertEqual(self.one(connection).body, b"[True, False]")
+
+    def test_receive_can_be_a_task_of_its_own(self):
+        connection = self.app("""
+first = asyncio.create_task(receive())
+message = await first
+second = asyncio.create_task(receive())
+done, _ = await asyncio.wait({second}, timeout=0.01)
+await answer(send, repr([message, len(done)]).encode())""")
+        whole = {"type": "http.request", "body": b"abc", "more_body": False}
+        connection.send(request(1, "/", b"abc"))
+        self.assertEqual(eval(connection.next().body), [whole, 0])
+
+    def test_a_limit_of_time_within_the_application(self):
+        connection = self.app("""
+try:
+    await asyncio.wait_for(asyncio.sleep(60), 0.01)
+except asyncio.TimeoutError:
+    await answer(send, b"in time")""")
+        self.assertEqual(self.one(connection).body, b"in time")
+
+    def test_variables_of_one_request_are_not_those_of_the_next(self):
+        connection = self.app("""
+import contextvars
+global known
+known = globals().get("known") or contextvars.ContextVar("known", default=0)
+known.set(known.get() + 1)
+await answer(send, b"%d" % known.get())""")
+        self.assertEqual([self.one(connection, number).body for number in (1, 2)], [b"1", b"1"])
+
+    def test_after_the_answer_there_is_only_the_end(self):
+        connection = self.app("""
+await answer(send, b"first")
+try:
+    await send({"type": BODY, "body": b"second"})
+except RuntimeError as error:
+    print(await receive(), error, flush=True)""")
+        self.assertEqual(self.one(connection).body, b"first")
+        self.assertTrue(self.line().startswith(b"{'type': 'http.disconnect'} 'http.response.body' was sent"))
+        self.assertEqual(self.one(connection, 2).body, b"first")
+
+    def test_one_that_fails_after_the_start_of_its_answer_and_one_after_its_end(self):
+        connection = self.app("""
+await send({"type": START, "status": 200, "headers": []})
+if scope["path"] == "/late":
+    await send({"type": BODY, "body": b"whole"})
+raise KeyError("as asked")""")
+        early, late = self.one(connection), self.one(connection, 2, "/late")
+        self.assertEqual((early.kind, early.code), (RESET, INTERNAL))
+        self.assertEqual((late.kind, late.body), (RESPONSE, b"whole"))
+
+    def test_fields_from_a_generator_and_a_body_that_is_no_bytes(self):
+        connection = self.app("""
+fields = ((name, b"1") for name in (b"a", b"b"))
+await send({"type": START, "status": 200, "headers": fields})
+await send({"type": BODY, "body": bytearray(b"text")})""")
+        got = self.one(connection)
+        self.assertEqual((got.headers, got.body), ([("a", "1"), ("b", "1")], b"text"))
+
+    def test_an_application_that_is_an_object(self):
+        connection = self.serve(SERVE + """
+class Called:
+    async def __call__(self, scope, receive, send):
+        await answer(send, b"called")
+
+asgi.serve(Called(), lifespan="off")""")
+        self.assertEqual(self.one(connection).body, b"called")
+
+
 class Answers(AsgiCase):
     def test_a_whole_one_is_one_frame(self):
         headers = "[(b'X-A', b'1'), (b'x-a', b'2'), (b'connection', b'close')]"

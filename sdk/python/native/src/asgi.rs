@@ -1,32 +1,18 @@
-//! The fields of an answer as an ASGI application gives them.
+//! Requests on the shared connections of an ASGI application, while nothing is unusual about them: they come whole, and
+//! their answers go out whole.
+//!
+//! - [`port`]: a shared connection: its frames, its exchanges, and the answers that leave together.
+//! - [`exchange`]: a request, and `receive` and `send` of its application.
+//! - [`run`]: the application as its task steps it.
+//! - [`answer`]: the fields of an answer.
+//!
+//! Streams, hints, clients that leave and applications that fail are done by `pilotlight._exchange`: an exchange is
+//! handed over to it at the first thing that is not done here, and stays there.
 
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+pub(crate) mod answer;
+mod exchange;
+mod port;
+mod ready;
+mod run;
 
-use crate::head::Block;
-
-/// The encoded fields, and what content-length says. `None` where a `connection` field may name others, and where a
-/// field is something else than two bytes: Python takes those apart.
-#[pyfunction]
-pub(crate) fn fields<'py>(
-    py: Python<'py>,
-    headers: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Bound<'py, PyBytes>, Option<usize>)>> {
-    let (mut block, mut length) = (Block::default(), None);
-    for field in headers.try_iter()? {
-        let Ok((name, value)) = field?.extract::<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>() else {
-            return Ok(None);
-        };
-        let (name, value) = (name.as_bytes(), value.as_bytes());
-        if name.eq_ignore_ascii_case(b"connection") {
-            return Ok(None);
-        }
-        if length.is_none() && name.eq_ignore_ascii_case(b"content-length") {
-            let said = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
-            length = Some(said.ok_or_else(|| PyValueError::new_err("content-length is no number"))?);
-        }
-        block.push(name, value)?;
-    }
-    Ok(block.fits(&[]).then(|| (PyBytes::new(py, block.as_bytes()), length)))
-}
+pub(crate) use port::Port;

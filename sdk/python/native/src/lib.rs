@@ -5,7 +5,7 @@
 //! - [`wire`]: a shared connection: what was read and what is to be sent.
 //! - [`core`]: the threads of a WSGI service, and which of them reads.
 //! - [`wsgi`]: a call of a WSGI application whose answer fits one frame.
-//! - [`asgi`]: the fields of an ASGI answer.
+//! - [`asgi`]: an exchange of an ASGI application whose answer fits one frame.
 //! - [`masking`]: payloads of WebSocket.
 //!
 //! Streams, own connections, upgrades, control frames and every violation are the business of the modules in Python,
@@ -24,7 +24,9 @@ mod wsgi;
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
-    use crate::asgi::fields;
+    use crate::asgi::Port;
+    #[pymodule_export]
+    use crate::asgi::answer::fields;
     #[pymodule_export]
     use crate::core::Core;
     #[pymodule_export]

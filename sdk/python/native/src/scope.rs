@@ -16,6 +16,18 @@ pub(crate) fn request<'py>(
 ) -> PyResult<Option<(Bound<'py, PyDict>, Bound<'py, PyBytes>)>> {
     let py = payload.py();
     let Some(head) = Head::parse(payload.as_bytes()) else { return Ok(None) };
+    let scope = of(py, &head, root_path, state, asgi)?;
+    Ok(Some((scope, PyBytes::new(py, head.body))))
+}
+
+/// The scope of a request with this head.
+pub(crate) fn of<'py>(
+    py: Python<'py>,
+    head: &Head<'_>,
+    root_path: Bound<'py, PyString>,
+    state: &Bound<'py, PyDict>,
+    asgi: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
     let (path, query) = head.path_and_query();
     let scope = PyDict::new(py);
     scope.set_item(intern!(py, "type"), intern!(py, "http"))?;
@@ -28,13 +40,13 @@ pub(crate) fn request<'py>(
     scope.set_item(intern!(py, "raw_path"), PyBytes::new(py, path))?;
     scope.set_item(intern!(py, "query_string"), PyBytes::new(py, query))?;
     scope.set_item(intern!(py, "root_path"), root_path)?;
-    scope.set_item(intern!(py, "headers"), headers(py, &head)?)?;
+    scope.set_item(intern!(py, "headers"), headers(py, head)?)?;
     scope.set_item(intern!(py, "client"), address(py, head.peer, Some(0))?)?;
     let port = if head.scheme == b"https" { 443 } else { 80 };
     scope.set_item(intern!(py, "server"), address(py, head.authority, Some(port))?)?;
     scope.set_item(intern!(py, "state"), state.copy()?)?;
-    scope.set_item(intern!(py, "extensions"), extensions(py, &head)?)?;
-    Ok(Some((scope, PyBytes::new(py, head.body))))
+    scope.set_item(intern!(py, "extensions"), extensions(py, head)?)?;
+    Ok(scope)
 }
 
 fn headers<'py>(py: Python<'py>, head: &Head<'_>) -> PyResult<Bound<'py, PyList>> {

@@ -105,3 +105,9 @@ impl Wire {
         self.0.pending.load(Ordering::Acquire)
     }
 }
+
+/// Python's error for a broken rule.
+pub(crate) fn violation(py: Python<'_>, error: &dyn std::fmt::Display) -> PyErr {
+    let made = py.import("pilotlight._wire").and_then(|wire| wire.getattr("Violation")?.call1((error.to_string(),)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}

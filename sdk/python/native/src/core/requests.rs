@@ -14,6 +14,7 @@ use rustix::net::RecvFlags;
 
 use super::{Job, Link, Shared, now_s};
 use crate::head::Head;
+use crate::wire::violation;
 use crate::wsgi::Outcome;
 
 impl Shared {
@@ -129,9 +130,4 @@ impl Shared {
         link.call_method1(intern!(py, "answered"), (request,))?;
         Ok(())
     }
-}
-
-fn violation(py: Python<'_>, error: &dyn std::fmt::Display) -> PyErr {
-    let made = py.import("pilotlight._wire").and_then(|wire| wire.getattr("Violation")?.call1((error.to_string(),)));
-    made.map_or_else(|error| error, PyErr::from_value)
 }
