@@ -23,6 +23,9 @@ def toml(path):
 
 # Where the SDKs without a package here repeat the version.
 SDKS = {
+    "sdk/python/pilotlight/_pipe.py": r'__version__ = "([^"]*)"',
+    "sdk/python/native/Cargo.toml": r'^version = "([^"]*)"',
+    "sdk/python/native/pyproject.toml": r'^version = "([^"]*)"',
     "sdk/go/conn.go": r'version += "([^"]*)"',
     "sdk/c/pilotlight.c": r"sdk=c/([\d.]+)",
     "sdk/ruby/lib/pilotlight.rb": r'VERSION = "([^"]*)"',

@@ -18,6 +18,7 @@ for name in one another-name; do
     git checkout --quiet "$commit"
     for target in "$cpu-unknown-linux-gnu" "$cpu-unknown-linux-musl"; do
       python3 -B packaging/build.py --target "$target" --profile "$profile"
+      python3 -B packaging/core.py --target "$target"
     done
     python3 -B packaging/deb.py
     python3 -B packaging/image.py --any-size

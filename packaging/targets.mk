@@ -23,8 +23,10 @@ image: ## the container image, from nothing: an OCI archive of a static program
 	@$(call build,image,$(STATIC))
 	@$(call pack,image) $(if $(filter release,$(PROFILE)),,--any-size)
 
-wheels: ## the Python wheel: the programs and the SDK
+wheels: ## the Python wheel: the programs, the SDK and its compiled core
 	@$(call build,wheel,$(STATIC))
+	@$(if $(BIN_DIR),true,$(PYTHON_OF_PACKAGES) packaging/core.py --target $(GNU))
+	@$(if $(BIN_DIR),true,$(PYTHON_OF_PACKAGES) packaging/core.py --target $(STATIC))
 	@$(call pack,wheel)
 
 npm: ## the packages of npm: the programs and the SDK
@@ -52,6 +54,7 @@ test-packages: ## install each package in a clean place and use it; builds cheap
 	@scripts/setup.sh packages
 	@$(if $(BIN_DIR),true,$(PYTHON_OF_PACKAGES) packaging/build.py --target $(GNU) --profile dev)
 	@$(if $(STATIC_BIN_DIR),true,$(PYTHON_OF_PACKAGES) packaging/build.py --target $(STATIC) --profile dev)
+	@$(PYTHON_OF_PACKAGES) packaging/core.py
 	@cd tests/packages && ../../target/venv/bin/python -B -m pytest --quiet $(TESTS)
 
 release-check: ## refuse a release whose parts disagree about its version

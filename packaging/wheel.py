@@ -2,23 +2,26 @@
 """Writes the wheel into target/dist: the Python SDK, and the programs as scripts, so that `pip install pilotlight` is
 all.
 
-It is for every Python (py3-none): nothing in it is linked with Python. The platform tag is what the programs need: a
-static program runs beside every libc, one that is linked with glibc beside the version whose symbols it names and
-later ones.
+It is for every Python (py3-none). The platform tag is what the programs need: a static program runs beside every libc,
+one that is linked with glibc beside the version whose symbols it names and later ones. The compiled core is a module
+for CPython 3.10 and later (abi3), for each libc one; the SDK does without it where it does not load.
 """
 
 import base64
 import hashlib
 import re
 import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import archives
 import project
 from archives import Entry
-from project import ROOT
+from project import DIST, ROOT
 
 SDK = ROOT / "sdk" / "python"
+CORES = {project.GNU: "pilotlight/_native.abi3.so", project.MUSL: "pilotlight/_musl/_native.abi3.so"}
 
 
 def platform(programs, arch):
@@ -56,13 +59,21 @@ def metadata(described):
     return "\n".join(lines) + "\n\n" + (SDK / "README.md").read_text()
 
 
-def entries(programs, tag):
+def cores(folder, arch):
+    """The compiled cores that packaging/core.py has built for this kind of processor."""
+    for target, name in CORES.items():
+        if (path := folder / target.format(arch) / "_native.abi3.so").exists():
+            yield Entry(name, path.read_bytes(), 0o755)
+
+
+def entries(programs, tag, compiled):
     described = tomllib.loads((SDK / "pyproject.toml").read_text())["project"]
     info, data = f"pilotlight-{project.VERSION}.dist-info", f"pilotlight-{project.VERSION}.data"
     scripts = "".join(f"{name} = {where}\n" for name, where in described["scripts"].items())
     yield from (
         Entry(f"pilotlight/{path.name}", path.read_bytes()) for path in sorted((SDK / "pilotlight").glob("*.py"))
     )
+    yield from compiled
     yield from (Entry(f"{data}/scripts/{path.name}", path.read_bytes(), 0o755) for path in programs)
     tags = "".join(f"Tag: py3-none-{one}\n" for one in tag.split("."))
     wheel = f"Wheel-Version: 1.0\nGenerator: pilotlight\nRoot-Is-Purelib: false\n{tags}"
@@ -84,10 +95,15 @@ def record(files):
 
 
 def main():
-    options = project.parsed(project.arguments(__doc__.split("\n\n")[0], static=True))
+    parser = project.arguments(__doc__.split("\n\n")[0], static=True)
+    parser.add_argument("--core-dir", type=Path, default=DIST / "core", help="of packaging/core.py [%(default)s]")
+    options = project.parsed(parser)
     programs = project.found(options.bin_dir, "wheel")
     tag = platform(programs, options.arch)
-    files = list(entries(programs, tag))
+    compiled = list(cores(options.core_dir, options.arch))
+    if not compiled:
+        print(f"packaging: no compiled core in {options.core_dir}, the SDK in this wheel is Python", file=sys.stderr)
+    files = list(entries(programs, tag, compiled))
     wheel = options.out / f"pilotlight-{project.VERSION}-py3-none-{tag}.whl"
     wheel.write_bytes(archives.zipped([*files, record(files)], project.epoch()))
     print(wheel)

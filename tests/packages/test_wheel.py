@@ -13,6 +13,9 @@ APP = """
 import pilotlight
 pilotlight.serve(lambda request: (200, {"content-type": "text/plain"}, f"hello from {request.path}\\n"))
 """
+SAY = """
+pilotlight.serve(lambda request: (200, {}, "compiled" if _core.native else "in Python"))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +69,35 @@ def test_an_application_is_served(venv, tmp_path):
         assert eventually(lambda: page(port, path="/x"), "nobody answers") == (200, "hello from /x\n")
     finally:
         assert ended(gateway) == 0
+
+
+def test_the_compiled_core_is_in_use_unless_the_service_says_otherwise(venv, tmp_path):
+    which = "from pilotlight import _core; print(_core.native and _core.native.__file__)"
+    folder = run(venv / "bin/python", "-c", "import pilotlight; print(*pilotlight.__path__)").strip()
+    assert run(venv / "bin/python", "-c", which).strip() == f"{folder}/_native.abi3.so"
+    source = f"import pilotlight\nfrom pilotlight import _core\n{SAY}"
+    (tmp_path / "which.py").write_text(source)
+    port = free_port()
+    services = "".join(
+        f'[services.{name}]\ncommand = ["{venv}/bin/python", "which.py"]\ntransport = "pipe"\n'
+        f'env = {{ PILOTLIGHT_PURE = "{pure}" }}\n[[routes]]\npath = "/{name}"\nservice = "{name}"\n'
+        for name, pure in (("compiled", 0), ("pure", 1))
+    )
+    (tmp_path / "pilotlight.toml").write_text(f'listen = "127.0.0.1:{port}"\n{services}')
+    gateway = subprocess.Popen([venv / "bin/python", "-m", "pilotlight"], cwd=tmp_path)
+    try:
+        assert eventually(lambda: page(port, path="/compiled"), "nobody answers") == (200, "compiled")
+        assert page(port, path="/pure") == (200, "in Python")
+    finally:
+        assert ended(gateway) == 0
+
+
+def test_a_python_that_cannot_load_the_core_does_without(wheel, tmp_path):
+    run(sys.executable, "-m", "venv", tmp_path)
+    run(tmp_path / "bin/pip", "install", "--no-index", "--quiet", wheel)
+    core = one(tmp_path, "lib/python*/site-packages/pilotlight/_native.abi3.so")
+    core.write_bytes(b"no module")
+    assert run(tmp_path / "bin/python", "-c", "from pilotlight import _core; print(_core.native)").strip() == "None"
 
 
 def test_uninstalled_it_leaves_nothing(wheel, tmp_path):
