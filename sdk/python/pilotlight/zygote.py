@@ -36,6 +36,11 @@ LENGTH = struct.Struct("=I")
 MARK = "PILOTLIGHT_RUN"  # says to which instance a process belongs
 HARMLESS = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 WITH_VALUE, WITHOUT_VALUE = "cmWX", "bBdEiIOPqRsSuv"  # options of the interpreter
+# What the servers of the SDK import when they serve, and Python when a first host is encoded (Werkzeug: 4 ms).
+SERVERS = {
+    "pilotlight.asgi": ("pilotlight.asgi", "pilotlight._fast_asgi", "uvloop", "encodings.idna"),
+    "pilotlight.wsgi": ("pilotlight.wsgi", "encodings.idna"),
+}
 HELP = "open it in what the service calls, not while it is imported, or take the module out of `preload`"
 USAGE = "pilotlight.zygote: it is started by the gateway for a service with `preload`, not by hand\n"
 
@@ -401,10 +406,21 @@ def take_input():
     return sock
 
 
+def preload_sdk(program):
+    """Imports what every instance needs, and what its server does, so that none of it is left for after the fork."""
+    importlib.import_module("pilotlight")
+    if importlib.import_module("pilotlight._core").native:
+        importlib.import_module("pilotlight._fast")
+    for name in SERVERS.get(program.target, ()) if program.kind == "module" else ():
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass  # the instance does without it, or says why it cannot
+
+
 def prepare(zygote, modules, program):
     program.prepare()
-    importlib.import_module("pilotlight")  # every instance needs it
-
+    preload_sdk(program)
     zygote.preload(modules)
     try:
         return program.compile()
