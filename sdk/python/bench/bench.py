@@ -3,9 +3,9 @@
 in front of them, and without one.
 
     sdk/python/bench/bench.py --pilotlight target/release/pilotlight --load target/release/examples/load \\
-        --python VENV/bin/python [--only flask,starlette,websocket,cold] [--rounds 5] [--secs 2] [--out FILE]
+        --python VENV/bin/python [--only flask,starlette,fastapi,websocket] [--rounds 5] [--secs 2] [--out FILE]
 
-VENV has flask, starlette, uvloop, uvicorn, httptools, websockets, gunicorn, granian and uwsgi; what is missing is left
+VENV has flask, starlette, fastapi, uvloop, uvicorn, httptools, websockets, gunicorn, granian and uwsgi; what is missing is left
 out. What is counted is the processor time of the gateway and the service together, from /proc, for each answer: the
 load's is not, nor is that of others on the machine. All variants take turns in each round; the first round warms up. A
 ratio is one of the same round: its median, and the least and the greatest.
@@ -36,7 +36,7 @@ def peers(options, group):
     bin, python = Path(options.python).parent, options.python
     wsgi, asgi = ("flask_app:app", "starlette_app:app")
     echo = group == "websocket"
-    app = wsgi if group == "flask" else "echo_app:app" if echo else asgi
+    app = {"flask": wsgi, "websocket": "echo_app:app", "fastapi": "fastapi_app:app"}.get(group, asgi)
     uvicorn = [python, "-m", "uvicorn", app, "--loop", "uvloop", "--http", "httptools", "--ws", "websockets"]
     uvicorn += ["--no-access-log", "--log-level", "warning"] + (["--ws-per-message-deflate", "false"] if echo else [])
     granian = [bin / "granian", app, "--workers", "1", "--no-access-log", "--log-level", "warning", "--no-ws"]
@@ -94,13 +94,14 @@ class Bench:
         module, app = {
             "flask": ("wsgi", "flask_app:app"),
             "starlette": ("asgi", "starlette_app:app"),
+            "fastapi": ("asgi", "fastapi_app:app"),
             "websocket": ("asgi", "echo_app:app"),
         }[self.group]
         services = ""
         for name, pure in (("native", "0"), ("pure", "1")):
-            words = ["env", f"PILOTLIGHT_PURE={pure}", str(self.options.python), "-m", f"pilotlight.{module}", app]
-            command = json.dumps(words)
+            command = json.dumps([str(self.options.python), "-m", f"pilotlight.{module}", app])
             services += f'[services.{name}]\ncommand = {command}\ntransport = "pipe"\nidle_timeout = "1h"\n'
+            services += f'env = {{ PILOTLIGHT_PURE = "{pure}" }}\n'
         services += "".join(f'[services.{name}]\nurl = "unix:{path}"\n' for name, path in urls.items())
         routes = "".join(
             f'[[routes]]\npath = "/{name}"\nservice = "{name}"\ncache = false\nstrip_prefix = true\n'
@@ -213,7 +214,7 @@ def main():
     parser.add_argument("--load", default=ROOT / "target/release/examples/load", help="the lab's load, its example")
     parser.add_argument("--echo", default=ROOT / "target/release/examples/websocket_echo", help="of crates/pipe")
     parser.add_argument("--python", default=sys.executable, help="of an environment with the other servers")
-    parser.add_argument("--only", default="flask,starlette,websocket")
+    parser.add_argument("--only", default="flask,starlette,fastapi,websocket")
     parser.add_argument("--targets", default="/hello,/json")
     parser.add_argument("--connections", default="64,1")
     parser.add_argument("--rounds", type=int, default=5)

@@ -4,8 +4,9 @@
     sdk/python/bench/cold.py --pilotlight target/release/pilotlight --python VENV/bin/python [--rounds 10]
 
 The service ends by itself when it is idle; a client that has been connected before then asks. Services of the pipe: the
-plain SDK with each core, Flask as a fork of a zygote. Beside them uWSGI in its cheap mode, whose master has been
-executed and forks a worker that loads the application. Rounds alternate; milliseconds: the median, least and greatest.
+plain SDK with each core, executed and as a fork of a zygote, and Flask as such a fork. Beside them uWSGI in its cheap
+mode, whose master has been executed and forks a worker that loads the application. Rounds alternate. Milliseconds, the
+median, least and greatest: until the answer, and of processor time, the gateway's (uWSGI's) with it.
 """
 
 import argparse
@@ -38,7 +39,7 @@ command = {command}
 dir = {dir}
 transport = "pipe"
 idle_timeout = "200ms"
-env = {{ PYTHONPATH = {path} }}
+env = {{ PYTHONPATH = {path}, PILOTLIGHT_PURE = "{pure}" }}
 {more}
 [[routes]]
 path = "/{name}"
@@ -73,12 +74,12 @@ def await_rest(program, count):
         time.sleep(0.02)
 
 
-def gateway(options, folder, name, command, more=""):
+def gateway(options, folder, name, command, more="", pure=0):
     path = os.pathsep.join([str(HERE.parent), str(HERE), folder])
     port = free_port()
     words = {"command": json.dumps(list(map(str, command))), "dir": json.dumps(folder), "path": json.dumps(path)}
     config = Path(folder) / f"{name}.toml"
-    config.write_text(f'listen = "127.0.0.1:{port}"\nworkers = 1\n' + SERVICE.format(name=name, more=more, **words))
+    config.write_text(f'listen = "127.0.0.1:{port}"\nworkers = 1\n' + SERVICE.format(name=name, more=more, pure=pure, **words))
     program = Program([options.pilotlight, "run", "--config", config], Path(folder) / "log", options.core)
     return program, port, f"/{name}/hello"
 
@@ -102,11 +103,12 @@ def main():
     with tempfile.TemporaryDirectory(prefix="pilotlight-cold-") as folder:
         (Path(folder) / "plain.py").write_text(PLAIN)
         (Path(folder) / "plain_wsgi.py").write_text(WSGI)
-        pure = ["env", "PILOTLIGHT_PURE=1", options.python, "-S", "plain.py"]
+        plain = [options.python, "-S", "plain.py"]
         flask = [options.python, "-m", "pilotlight.wsgi", "flask_app:app"]
         variants = {
-            "plain, compiled core": gateway(options, folder, "compiled", [options.python, "-S", "plain.py"]),
-            "plain, Python": gateway(options, folder, "pure", pure),
+            "plain, compiled core": gateway(options, folder, "compiled", plain),
+            "plain, Python": gateway(options, folder, "pure", plain, pure=1),
+            "plain, zygote": gateway(options, folder, "forked", plain, 'preload = ["pilotlight"]'),
             "flask, zygote": gateway(options, folder, "flask", flask, 'preload = ["flask_app", "pilotlight.wsgi"]'),
             "uwsgi, cheap": uwsgi(options, folder),
         }
@@ -120,14 +122,17 @@ def main():
             for number in range(options.rounds + 1):
                 for name, (program, port, target) in variants.items():
                     await_rest(program, at_rest[name])
+                    before = procfs.CpuTime.of(program.pids)
                     taken = ask(port, target)
+                    cpu = procfs.CpuTime.of(program.pids).since(before)
                     if number:
-                        found[name].append(taken)
+                        found[name].append((taken, cpu * 1000))
         finally:
             for program, *_ in variants.values():
                 program.stop()
     for name, values in found.items():
-        print(f"{name:22} {statistics.median(values):6.1f} ms ({min(values):.1f}-{max(values):.1f})")
+        shown = [f"{statistics.median(one):5.1f} ({min(one):.1f}-{max(one):.1f})" for one in zip(*values)]
+        print(f"{name:22} {shown[0]} ms, CPU {shown[1]} ms")
 
 
 if __name__ == "__main__":
