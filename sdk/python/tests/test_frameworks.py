@@ -26,7 +26,7 @@ workers = 1
 [services.app]
 command = {command}
 dir = {dir}
-env = {{ PYTHONPATH = {path} }}
+env = {{ PYTHONPATH = {path}{environment} }}
 transport = "pipe"
 start_timeout = "30s"
 {more}
@@ -49,7 +49,7 @@ def command_line(pid):
 class Http:
     """What every framework does."""
 
-    module, server, preload, words = None, "asgi", (), ()
+    module, server, preload, words, environment = None, "asgi", (), (), ""
 
     @classmethod
     def setUpClass(cls):
@@ -61,7 +61,8 @@ class Http:
         words = [sys.executable, "-m", f"pilotlight.{cls.server}", cls.module, *cls.words]
         more = f"preload = {json.dumps(list(cls.preload))}" if cls.preload else ""
         path = os.pathsep.join([SDK, str(APPS)])
-        config = CONFIG.format(command=command(words), dir=quote(str(APPS)), path=quote(path), more=more)
+        said = {"command": command(words), "dir": quote(str(APPS)), "path": quote(path), "more": more}
+        config = CONFIG.format(**said, environment=cls.environment)
         cls.gateway = Gateway(str(BINARY), config)
         cls.gateway.start()
         cls.addClassCleanup(cls.gateway.stop)
@@ -99,6 +100,26 @@ class Http:
     def test_an_error_of_the_application(self):
         self.assertIn(self.gateway.get("/error").status, (500, 502))
         self.assertEqual(self.gateway.get("/hello").status, 200)
+
+    def test_a_head_without_its_body(self):
+        answer = self.gateway.request("HEAD", "/file")
+        self.assertEqual(answer.body, b"")
+        if answer.status == 405:  # FastAPI and Litestar have HEAD only where it is asked for
+            return self.assertIn("GET", answer.get("allow"))
+        self.assertEqual((answer.status, int(answer.get("content-length"))), (200, self.size()))
+
+    def test_a_file(self):
+        answer = self.gateway.get("/file")
+        self.assertEqual((answer.status, len(answer.body)), (200, self.size()), self.gateway.output())
+        self.assertTrue(answer.body.startswith(b'"""'))
+
+    def size(self):
+        module = "of_django" if self.module.startswith("of_channels") else self.module.partition(":")[0]
+        return (APPS / f"{module}.py").stat().st_size
+
+    def test_a_redirect(self):
+        answer = self.gateway.get("/moved")
+        self.assertIn((answer.status, answer.get("location")), [(302, "/hello"), (307, "/hello")])
 
     def test_cookies(self):
         answer = self.gateway.get("/cookies", [("Cookie", "a=1")])
@@ -171,6 +192,11 @@ class DjangoAsgi(Http, unittest.TestCase):
     module, needs = "of_django:asgi", ("django",)
 
 
+@unittest.skipUnless(sys.platform.startswith("linux"), "not here: zygotes need Linux")
+class DjangoFromZygote(Http, unittest.TestCase):
+    module, needs, preload = "of_django:asgi", ("django",), ("of_django",)
+
+
 class DjangoWsgi(Http, unittest.TestCase):
     module, needs, server = "of_django:wsgi", ("django",), "wsgi"
 
@@ -181,6 +207,15 @@ class Channels(Sockets, Http, unittest.TestCase):
 
 class Flask(Http, unittest.TestCase):
     module, needs, server = "of_flask:app", ("flask",), "wsgi"
+
+
+class FlaskWithoutTheCore(Flask):
+    environment = ', PILOTLIGHT_PURE = "1"'
+
+    def test_the_core_is_not_loaded(self):
+        self.assertEqual(self.gateway.get("/hello").status, 200)
+        service = [pid for pid in descendants(self.gateway.process.pid) if "pilotlight.wsgi" in command_line(pid)]
+        self.assertNotIn("_native", Path(f"/proc/{service[0]}/maps").read_text())
 
 
 if __name__ == "__main__":

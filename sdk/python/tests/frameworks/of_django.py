@@ -6,7 +6,7 @@ import django
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
-from django.http import HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import FileResponse, HttpResponse, HttpResponseRedirect, JsonResponse, StreamingHttpResponse
 from django.urls import path
 
 settings.configure(
@@ -59,5 +59,7 @@ urlpatterns = [
     path("form", form),
     path("error", error),
     path("cookies", cookies),
+    path("file", lambda request: FileResponse(open(__file__, "rb"), content_type="text/plain")),
+    path("moved", lambda request: HttpResponseRedirect("/hello")),
 ]
 asgi, wsgi = get_asgi_application(), get_wsgi_application()

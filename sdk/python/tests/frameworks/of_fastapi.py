@@ -5,7 +5,7 @@ import contextlib
 from typing import Annotated
 
 from fastapi import BackgroundTasks, Cookie, FastAPI, Header, Request, Response, UploadFile, WebSocket
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 from pydantic import BaseModel
 from starlette.websockets import WebSocketDisconnect
 
@@ -63,6 +63,16 @@ async def form(f: UploadFile):
 @app.get("/error")
 async def error():
     raise RuntimeError("as asked")
+
+
+@app.get("/file")
+async def file():
+    return FileResponse(__file__, media_type="text/plain")
+
+
+@app.get("/moved")
+async def moved():
+    return RedirectResponse("/hello")
 
 
 @app.get("/cookies")

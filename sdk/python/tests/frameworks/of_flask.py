@@ -1,6 +1,6 @@
 """The application of test_frameworks.py with Flask."""
 
-from flask import Flask, jsonify, make_response, request
+from flask import Flask, jsonify, make_response, redirect, request, send_file
 
 app = Flask(__name__)
 
@@ -50,6 +50,16 @@ def form():
 @app.get("/error")
 def error():
     raise RuntimeError("as asked")
+
+
+@app.get("/file")
+def file():
+    return send_file(__file__, mimetype="text/plain")
+
+
+@app.get("/moved")
+def moved():
+    return redirect("/hello")
 
 
 @app.get("/cookies")

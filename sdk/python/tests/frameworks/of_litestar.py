@@ -9,7 +9,7 @@ from litestar.datastructures import Cookie, UploadFile
 from litestar.enums import RequestEncodingType
 from litestar.exceptions import WebSocketDisconnect
 from litestar.params import Body
-from litestar.response import Stream
+from litestar.response import File, Redirect, Stream
 
 done = []
 
@@ -60,6 +60,16 @@ async def error() -> None:
     raise RuntimeError("as asked")
 
 
+@get("/file")
+async def file() -> File:
+    return File(__file__, media_type=MediaType.TEXT)
+
+
+@get("/moved")
+async def moved() -> Redirect:
+    return Redirect("/hello")
+
+
 @get("/cookies", sync_to_thread=True)
 def cookies(request: Request) -> Response:
     return text(request.cookies.get("a", ""), cookies=[Cookie("b", value="2"), Cookie("c", value="3")])
@@ -98,5 +108,5 @@ async def lifespan(app):
     yield
 
 
-routes = [hello, numbers, item, upload, stream, form, error, cookies, background, is_done, started, talk]
+routes = [hello, numbers, item, upload, stream, form, error, file, moved, cookies, background, is_done, started, talk]
 app = Litestar(routes, lifespan=[lifespan])

@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
-from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 
 done = []
@@ -58,6 +58,14 @@ def error(request):
     raise RuntimeError("as asked")
 
 
+async def file(request):
+    return FileResponse(__file__, media_type="text/plain")
+
+
+async def moved(request):
+    return RedirectResponse("/hello")
+
+
 def cookies(request):  # in a thread of the pool
     answer = PlainTextResponse(request.cookies.get("a", ""))
     answer.set_cookie("b", "2")
@@ -103,6 +111,8 @@ def create():
         Route("/stream", stream),
         Route("/form", form, methods=["POST"]),
         Route("/error", error),
+        Route("/file", file),
+        Route("/moved", moved),
         Route("/cookies", cookies),
         Route("/background", background),
         Route("/done", is_done),
