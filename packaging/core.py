@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Builds the compiled core of the Python SDK for one target into target/dist/core/TARGET/_native.abi3.so: one module for
-CPython 3.10 and every later one.
+"""Builds the compiled core of the Python SDK for one target into target/dist/core/TARGET/_native.abi3.so: one module
+for CPython 3.10 and every later one.
 
 It is linked with the libc of the target. For musl it needs no library besides: what GCC has for unwinding is linked in.
 """
@@ -30,7 +30,8 @@ def environment(target, target_dir):
 
 def main():
     parser = project.arguments(__doc__.split("\n\n")[0])
-    parser.add_argument("--target-dir", type=Path, default=ROOT / "target" / "python-native", help="of Cargo [%(default)s]")
+    folder = ROOT / "target" / "python-native"
+    parser.add_argument("--target-dir", type=Path, default=folder, help="of Cargo [%(default)s]")
     options = parser.parse_args()
     where = ["--target", options.target, "--target-dir", options.target_dir, "--manifest-path", MANIFEST]
     settings = environment(options.target, options.target_dir) | {"PYO3_NO_PYTHON": "1"}

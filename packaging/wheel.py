@@ -2,9 +2,9 @@
 """Writes the wheel into target/dist: the Python SDK, and the programs as scripts, so that `pip install pilotlight` is
 all.
 
-It is for every Python (py3-none). The platform tag is what the programs need: a static program runs beside every libc,
-one that is linked with glibc beside the version whose symbols it names and later ones. The compiled core is a module
-for CPython 3.10 and later (abi3), for each libc one; the SDK does without it where it does not load.
+It is for every Python (py3-none). The platform tag is what the programs need: a static program runs beside every
+libc, one that is linked with glibc beside the version whose symbols it names and later ones. The compiled core is a
+module for CPython 3.10 and later (abi3), for each libc one; the SDK does without it where it does not load.
 """
 
 import base64

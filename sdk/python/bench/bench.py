@@ -5,8 +5,8 @@ in front of them, and without one.
     sdk/python/bench/bench.py --pilotlight target/release/pilotlight --load target/release/examples/load \\
         --python VENV/bin/python [--only flask,starlette,fastapi,websocket] [--rounds 5] [--secs 2] [--out FILE]
 
-VENV has flask, starlette, fastapi, uvloop, uvicorn, httptools, websockets, gunicorn, granian and uwsgi; what is missing is left
-out. What is counted is the processor time of the gateway and the service together, from /proc, for each answer: the
+VENV has flask, starlette, fastapi, uvloop, uvicorn, httptools, websockets, gunicorn, granian and uwsgi; what is missing
+is left out. What is counted is the processor time of the gateway and the service together, from /proc, for each answer: the
 load's is not, nor is that of others on the machine. All variants take turns in each round; the first round warms up. A
 ratio is one of the same round: its median, and the least and the greatest.
 """

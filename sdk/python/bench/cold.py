@@ -79,7 +79,8 @@ def gateway(options, folder, name, command, more="", pure=0):
     port = free_port()
     words = {"command": json.dumps(list(map(str, command))), "dir": json.dumps(folder), "path": json.dumps(path)}
     config = Path(folder) / f"{name}.toml"
-    config.write_text(f'listen = "127.0.0.1:{port}"\nworkers = 1\n' + SERVICE.format(name=name, more=more, pure=pure, **words))
+    service = SERVICE.format(name=name, more=more, pure=pure, **words)
+    config.write_text(f'listen = "127.0.0.1:{port}"\nworkers = 1\n{service}')
     program = Program([options.pilotlight, "run", "--config", config], Path(folder) / "log", options.core)
     return program, port, f"/{name}/hello"
 
