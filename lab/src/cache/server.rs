@@ -246,10 +246,12 @@ pub(crate) fn memory_folder() -> anyhow::Result<TempDir> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::services::Socket;
 
     #[test]
     fn words_of_commands_and_paths_are_quoted() {
-        let service = Service { name: "SDK", command: vec!["/a \"b\"/python".into(), "c".into()] };
+        let command = vec!["/a \"b\"/python".into(), "c".into()];
+        let service = Service { name: "SDK", socket: Socket::InheritedOrPath, scripts: None, command };
         let text = configuration(&Backing::Pipe(&service)).expect("UTF-8");
         assert!(text.contains(r#"command = ["/a \"b\"/python","c"]"#), "{text}");
         let text = configuration(&Backing::Http(Path::new("/a \"b\"/s"))).expect("UTF-8");

@@ -28,6 +28,7 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::CacheRedis => "## `[cache.redis]`",
         Part::Service => "## `[services.NAME]`",
         Part::ServiceCgi => "## `[services.NAME.cgi]`",
+        Part::ServiceLambda => "## `[services.NAME.lambda]`",
         Part::ServiceHealth => "## `[services.NAME.health]`",
         Part::ServiceLimits => "## `[services.NAME.limits]`",
         Part::ServiceCgroup => "## `[services.NAME.cgroup]`",

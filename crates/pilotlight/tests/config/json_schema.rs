@@ -220,10 +220,11 @@ fn fragment(takes: &str, part: Part, key: &Key) -> Value {
         "a list of sections" => json!({ "type": "array", "items": section() }),
         "a time with its unit" => json!({ "type": "string", "pattern": TIME }),
         "a size with its unit" => json!({ "type": "string", "pattern": SIZE }),
-        "a number" | "a number of processors" | "a number from 0 to 1" => number(part, key),
+        "a number" | "a number of processors" | "a number of MiB" | "a number from 0 to 1" => number(part, key),
         "a string"
         | "an address"
         | "a name"
+        | "a string of JSON"
         | "a pattern of paths"
         | "a path"
         | "a folder"

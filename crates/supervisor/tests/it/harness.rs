@@ -104,6 +104,7 @@ async fn work(worker: usize, mut events: WorkerEvents, seen: mpsc::UnboundedSend
                 send(&mut writers, instance.number(), &frame).await;
                 Seen::Drain { worker, instance: instance.number() }
             }
+            WorkerEvent::RuntimeApi { .. } => panic!("no service here is a function"),
             WorkerEvent::Examine(examination) => {
                 let instance = examination.lease.instance();
                 match examination.health.target.as_str() {

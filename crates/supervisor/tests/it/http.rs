@@ -43,7 +43,7 @@ async fn connect(instance: &Instance) -> Box<dyn Stream> {
     match instance.endpoint() {
         Endpoint::Http(Address::Unix(path)) => Box::new(UnixStream::connect(path).await.unwrap()),
         Endpoint::Http(Address::Tcp(address)) => Box::new(TcpStream::connect(address).await.unwrap()),
-        Endpoint::Pipe => panic!("not an HTTP instance"),
+        Endpoint::Pipe | Endpoint::RuntimeApi(_) => panic!("not an HTTP instance"),
     }
 }
 
