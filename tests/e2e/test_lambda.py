@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 from pathlib import Path
 
 from harness import BINARY, HERE, ROOT, Cut, Gateway, config, in_threads, route, service, setUpModule
@@ -356,6 +357,19 @@ class Strange(LambdaCase):
         self.assertEqual(problem["phase"], "init")
         self.assertNotIn("output", problem)
         self.assertEqual(self.service(gateway, "app")["last_error"]["output"][-1], "Own.Init: no")
+
+
+class Apart(LambdaCase):
+    @unittest.skipUnless(os.geteuid() == 0, "not here: only root can be somebody else")
+    def test_another_user_gets_nothing(self):
+        gateway = self.serve()
+        api = self.told(gateway.get("/"))["env"]["AWS_LAMBDA_RUNTIME_API"]
+        call = ["curl", "--silent", "--max-time", "20", f"http://{api}/2018-06-01/runtime/init/error"]
+        self.assertEqual(subprocess.run(call, capture_output=True).returncode, 0)
+        done = subprocess.run(call, capture_output=True, user=65534, group=65534)
+        self.assertIn(done.returncode, [52, 56], "neither an empty reply nor a reset")
+        self.assertIn("is not of user id 0", gateway.output())
+        self.assertEqual(self.told(gateway.get("/"))["count"], 2)
 
 
 class Invoked(LambdaCase):

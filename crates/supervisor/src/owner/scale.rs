@@ -13,6 +13,7 @@ use crate::policy::orders::{Orders, Situation, decide};
 use crate::policy::recycle::{LimitReached, Reached};
 use crate::policy::scale::{Load, Scale};
 use crate::queue::QueueView;
+use crate::spec::Transport;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -215,8 +216,12 @@ impl Owner {
     /// A request got no answer in time.
     pub(super) fn stuck(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get(&id).filter(|instance| instance.stage == Stage::Ready) else { return };
+        let what = match self.records[instance.service].spec.transport {
+            Transport::Lambda => "an invocation missed its deadline: the instance is replaced",
+            _ => "a request took longer than max_request_time: the instance is ended when its others are done",
+        };
         tracing::warn!(service = %self.records[instance.service].service.name(), instance = instance.handle.number(), pid = instance.pid,
-            others = instance.open_exchanges(), "a request took longer than max_request_time: the instance is ended when its others are done");
+            others = instance.open_exchanges(), "{what}");
         self.records[instance.service].service.status_mut().stuck += 1;
         self.drain(id, AskedBy::Gateway, now);
     }

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -33,6 +33,8 @@ use replies::{accepted, refused, unknown};
 
 /// Connections of one instance; a runtime client has one or two.
 const MAX_CONNECTIONS: usize = 16;
+/// Pause after a failed `accept`.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of the head of a call.
 const MAX_HEAD: usize = 16 * 1024;
 
@@ -66,7 +68,7 @@ pub(crate) async fn serve(functions: &Functions, served: Served, listener: std::
                 }
                 Err(e) => {
                     tracing::error!(service = %api.service.name(), instance = number, "the Runtime API cannot accept: {e}");
-                    break api.ended();
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
             Some(_) = connections.join_next() => {}
