@@ -1,12 +1,13 @@
 'use strict';
 // CPU of the service per exchange, Pipe/1 (one shared connection, and own connections) against http over a Unix socket.
-// usage: node bench/run.js [in flight = 64] [seconds = 2] [rounds = 3]; BENCH_EXPRESS=1 puts Express between (npm ci first)
+// usage: node bench/run.js [in flight = 64] [seconds = 2] [rounds = 3]; BENCH_EXPRESS=1 puts Express between (npm ci first);
+// SDK_RUNTIME=bun runs the service on something else
 const { spawn } = require('child_process');
 const fs = require('fs');
 const net = require('net');
 const os = require('os');
 const path = require('path');
-const { frame, request, more, T } = require('../test/harness.js');
+const { RUNTIME, frame, request, more, T } = require('../test/harness.js');
 
 const [flight = 64, seconds = 2, rounds = 3] = process.argv.slice(2).map(Number);
 const HEADERS = ['user-agent', 'bench', 'accept', '*/*', 'accept-encoding', 'gzip, br', 'x-forwarded-for', '127.0.0.1'];
@@ -30,7 +31,7 @@ async function measure(pid, counter) {
 }
 
 function start(env) {
-  return spawn(process.execPath, [path.join(__dirname, 'handler.js')], { env: { ...process.env, ...env }, stdio: ['ignore', 'inherit', 'inherit'] });
+  return spawn(RUNTIME[0], [...RUNTIME.slice(1), path.join(__dirname, 'handler.js')], { env: { ...process.env, ...env }, stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
 async function pipe(kind, env) {
