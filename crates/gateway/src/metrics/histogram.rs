@@ -5,6 +5,8 @@
 //! ```
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::counter::Counter;
 use super::exemplar::{Exemplar, Exemplars};
@@ -21,16 +23,64 @@ const BUCKETS: usize = FINE * RANGES;
 const RANGES: usize = OCTAVES + 1;
 const _: () = assert!(BUCKETS <= 1 << u8::BITS, "Sparse numbers them with a byte");
 
-/// 2 KiB once something was recorded, a word or two before.
+/// Buckets that are allocated together: four powers of two.
+const SPAN: usize = FINE * 4;
+const SPANS: usize = BUCKETS.div_ceil(SPAN);
+/// Buckets that are counted before any is allocated.
+const FEW: usize = 4;
+/// Where the number of a bucket begins in an entry of [`Few`], above its count.
+const NUMBER_BITS: u32 = u64::BITS - u8::BITS;
+const COUNT: u64 = (1 << NUMBER_BITS) - 1;
+
+/// Its buckets are allocated as times fall into them: a service that was asked a few times has some words, a busy one
+/// up to 2 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    buckets: OnceLock<Box<Buckets>>,
+    few: Few,
+    spans: OnceLock<Box<Spans>>,
     sum_ns: Counter,
     exemplars: Exemplars<RANGES>,
 }
 
-#[derive(Debug)]
-struct Buckets([Counter; BUCKETS]);
+/// The first buckets that times fall into, with what was counted before there were spans; an entry is empty, or a
+/// bucket and its count.
+#[derive(Debug, Default)]
+struct Few([AtomicU64; FEW]);
+
+#[derive(Debug, Default)]
+struct Spans([OnceLock<Box<Span>>; SPANS]);
+
+#[derive(Debug, Default)]
+struct Span([Counter; SPAN]);
+
+impl Few {
+    /// Only for its one writer. False: it has other buckets.
+    fn add(&self, bucket: usize, count: u64) -> bool {
+        let number = (bucket as u64) << NUMBER_BITS;
+        let is_it = |entry: u64| entry == 0 || entry & !COUNT == number;
+        let Some(entry) = self.0.iter().find(|entry| is_it(entry.load(Relaxed))) else { return false };
+        entry.store(number | (entry.load(Relaxed) & COUNT).wrapping_add(count) & COUNT, Relaxed);
+        true
+    }
+
+    /// Buckets and their counts.
+    fn all(&self) -> impl Iterator<Item = (usize, u64)> {
+        let entries = self.0.iter().map(|entry| entry.load(Acquire)).filter(|entry| *entry > 0);
+        entries.map(|entry| ((entry >> NUMBER_BITS) as usize, entry & COUNT))
+    }
+}
+
+impl Spans {
+    fn add(&self, bucket: usize, count: u64) {
+        self.0[bucket / SPAN].get_or_init(Box::default).0[bucket % SPAN].add(count);
+    }
+
+    /// Buckets and their counts.
+    fn all(&self) -> impl Iterator<Item = (usize, u64)> {
+        let spans = self.0.iter().enumerate().filter_map(|(at, span)| Some((at * SPAN, span.get()?)));
+        spans.flat_map(|(from, span)| span.0.iter().enumerate().map(move |(at, one)| (from + at, one.value())))
+    }
+}
 
 impl Histogram {
     /// Only for its one writer.
@@ -41,9 +91,18 @@ impl Histogram {
     /// So many things that took so long together, each counted with their mean. Only for its one writer.
     pub(crate) fn record_all(&self, count: u64, sum_ns: u64) {
         let mean_ns = if count > 1 { sum_ns / count } else { sum_ns };
-        let buckets = self.buckets.get_or_init(|| Box::new(Buckets(std::array::from_fn(|_| Counter::default()))));
-        buckets.0[bucket(mean_ns)].add(count);
+        let bucket = bucket(mean_ns);
+        match self.spans.get() {
+            Some(spans) => spans.add(bucket, count),
+            None if self.few.add(bucket, count) => {}
+            None => self.spans.get_or_init(Box::default).add(bucket, count),
+        }
         self.sum_ns.add(sum_ns);
+    }
+
+    /// The buckets that are counted, and their counts; a bucket may come twice.
+    fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.few.all().chain(self.spans.get().into_iter().flat_map(|spans| spans.all()))
     }
 
     /// A sampled request that was recorded before. Only for its one writer.
@@ -105,7 +164,9 @@ pub(crate) struct Sparse {
 
 impl Distribution {
     pub(crate) fn add(&mut self, histogram: &Histogram) {
-        let Some(buckets) = histogram.buckets.get() else { return };
+        if histogram.few.all().next().is_none() {
+            return;
+        }
         // First: of what has an exemplar, the time is counted.
         for (range, exemplar) in histogram.exemplars.all().enumerate() {
             self.exemplars.resize(RANGES, None);
@@ -113,7 +174,12 @@ impl Distribution {
             *newest = [*newest, exemplar].into_iter().flatten().max_by_key(|exemplar| exemplar.at.0);
         }
         self.counts.resize(BUCKETS, 0);
-        self.counts.iter_mut().zip(&buckets.0).for_each(|(sum, counter)| *sum += counter.value());
+        for (bucket, count) in histogram.counts() {
+            // The last span has more places than there are buckets.
+            if let Some(sum) = self.counts.get_mut(bucket) {
+                *sum += count;
+            }
+        }
         self.sum_ns += histogram.sum_ns.value();
     }
 
@@ -224,6 +290,23 @@ mod tests {
         sum.add(&histogram);
         assert_eq!((sum.count(), sum.sum_ns()), (3, 3_001));
         assert_eq!(sum.counts[bucket(1_000)], 3);
+    }
+
+    #[test]
+    fn the_first_buckets_and_those_that_were_allocated_are_one() {
+        let histogram = Histogram::default();
+        let times = [200, 3_000, 50_000, 200, 800_000, 13_000_000, 200, 3_000, 13_000_000, u64::MAX >> 2];
+        for (at, ns) in times.into_iter().enumerate() {
+            histogram.record(ns);
+            assert_eq!(histogram.spans.get().is_some(), at >= 5, "{at}");
+        }
+        let mut sum = Distribution::default();
+        sum.add(&histogram);
+        sum.add(&histogram);
+        let found: Vec<_> = sum.sparse().counts.iter().map(|(at, count)| (usize::from(*at), *count)).collect();
+        let wanted = [(200, 6), (3_000, 4), (50_000, 2), (800_000, 2), (13_000_000, 4), (u64::MAX >> 2, 2)];
+        assert_eq!(found, wanted.map(|(ns, count)| (bucket(ns), count)));
+        assert_eq!(sum.count(), 20);
     }
 
     #[test]
