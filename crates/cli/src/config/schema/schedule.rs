@@ -7,7 +7,7 @@ pub const SCHEDULE: &[Key] = &[
     key("cron", A_STRING, "\"30 2 * * *\"", &["schedule", "when", "at", "time", "expression", "on_calendar"]),
     key("service", "the name of a service", "\"app\"", &["upstream", "target", "backend", "to"]),
     key("path", "a path", "\"/tasks/cleanup\"", &["url", "uri", "route", "endpoint"]),
-    key("event", "a string of JSON", "'{\"task\": \"cleanup\"}'", &["payload", "input", "body", "data"]),
+    key("event", A_STRING, "'{\"task\": \"cleanup\"}'", &["payload", "input", "body", "data"]),
     key("name", A_STRING, "\"cleanup\"", &["id", "label", "title"]),
     key("timezone", A_STRING, "\"Europe/Berlin\"", &["time_zone", "tz", "zone", "location"]),
     key(

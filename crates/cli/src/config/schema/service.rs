@@ -113,7 +113,7 @@ pub const SERVICE_LAMBDA: &[Key] = &[
     ),
     key("handler", A_STRING, "\"app.handler\"", &["function", "entry", "entrypoint"]),
     key("function_name", A_STRING, "\"hello\"", &["name"]),
-    key("memory_size", "a number of MiB", "256", &["memory", "mem"]),
+    key("memory_size", "a number", "256", &["memory", "mem"]),
     key("region", A_STRING, "\"eu-central-1\"", &["aws_region"]),
     key("account", A_STRING, "\"123456789012\"", &["account_id"]),
     key("max_payload", A_SIZE, "\"6MiB\"", &["payload_size", "max_event", "max_response"]),
