@@ -147,9 +147,13 @@ def behind_nginx(name, _binary):
         config = Path(folder) / "nginx.conf"
         config.write_text(NGINX.format(folder=folder, port=port))
         environment = os.environ | {"HTTP_SOCKET": f"{folder}/service.sock"}
-        service = stack.enter_context(subprocess.Popen([*runs, SERVICE, kind], env=environment))
+        # In sessions of their own, as the gateway and its services are: the kernel schedules by sessions.
+        service = stack.enter_context(
+            subprocess.Popen([*runs, SERVICE, kind], env=environment, start_new_session=True)
+        )
         stack.callback(service.kill)
-        nginx = stack.enter_context(subprocess.Popen(["/usr/sbin/nginx", "-c", str(config)], stderr=subprocess.DEVNULL))
+        words = ["/usr/sbin/nginx", "-c", str(config)]
+        nginx = stack.enter_context(subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True))
         stack.callback(nginx.terminate)
         os.chmod(folder, 0o755)
         while not Path(f"{folder}/service.sock").exists():
@@ -203,6 +207,8 @@ def main():
     parser.add_argument("--pilotlight", required=True, help="the gateway's binary")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=20_000, help="64 at once; a quarter of it one at a time")
+    parser.add_argument("--paths", default="/hello,/json", help="both if not given")
+    parser.add_argument("--flights", default="64,1", help="how many requests at once")
     parser.add_argument("--kinds", default=",".join(KINDS), help="all if not given")
     options = parser.parse_args()
     kinds = dict.fromkeys([BASE, *options.kinds.split(",")])
@@ -214,8 +220,8 @@ def main():
         sizes = {name: [len(ask(each.port, path)) for path in ("/hello", "/json")] for name, each in targets.items()}
         assert len(set(map(tuple, sizes.values()))) == 1, sizes
         print(f"bodies of {sizes[BASE][0]} and {sizes[BASE][1]} bytes")
-        for target in ("/hello", "/json"):
-            for flight in (64, 1):
+        for target in options.paths.split(","):
+            for flight in map(int, options.flights.split(",")):
                 requests = options.requests if flight > 1 else options.requests // 4
                 measure(targets, target, flight, requests, options.rounds)
     return 0
