@@ -54,6 +54,6 @@ pub fn probe_sandbox() -> Result<SandboxBounds, String> {
 }
 
 pub(crate) use bounds::{Bounds, Prepared, enter, probe, uid};
-pub use env_file::{EnvFileError, parse as parse_env_file};
+pub use env_file::{EnvFileError, is_own_variable, parse as parse_env_file};
 pub(crate) use settings::ToExecute;
 pub use settings::{CgroupLimits, Isolation, ResourceLimits, Sandbox, SandboxBounds};

@@ -75,8 +75,8 @@ pub use error::{Exit, Phase, StartError, SupervisorError};
 pub use event::{Examination, SharedLink, WorkerEvent, WorkerEvents};
 pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
 pub use isolation::{
-    CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, SandboxBounds, check_account, parse_env_file,
-    probe_sandbox,
+    CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, SandboxBounds, check_account, is_own_variable,
+    parse_env_file, probe_sandbox,
 };
 pub use lineage::{Descent, Guardians, Process};
 pub use log::{ErrorLog, LogLine, Output};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pilotlight_supervisor::{
     CgroupLimits, HttpSocket, InheritEnv, Isolation, ResourceLimits, Sandbox, ServiceSpec, Transport, check_account,
-    parse_env_file,
+    is_own_variable, parse_env_file,
 };
 use rustix::fs::Access;
 use toml::de::DeValue;
@@ -14,7 +14,7 @@ use toml::de::DeValue;
 use super::access::may;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::model::{IsolationSpans, joined};
-use super::readers::{choice, is_reserved, non_empty, read_words};
+use super::readers::{choice, non_empty, read_words};
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_size, noted, type_name};
 use super::shown::shown;
@@ -76,7 +76,7 @@ pub(super) fn inherit_env(section: &Section<'_>, found: &mut Vec<Diagnostic>) ->
     for (name, at) in &names {
         let (message, help) = if name.is_empty() || name.contains(['=', '\0']) {
             (format!("{} is not a name for an environment variable", shown(name)), "a name is not empty and has no `=`")
-        } else if is_reserved(name) {
+        } else if is_own_variable(name) {
             (format!("`{name}` is set by Pilotlight itself"), "take it away: the service has its own")
         } else {
             continue;
@@ -172,7 +172,7 @@ fn secrets(
     for (key, value) in table {
         let name = key.get_ref().as_ref();
         let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if !is_name || name.starts_with(|c: char| c.is_ascii_digit()) || is_reserved(&format!("{name}_FILE")) {
+        if !is_name || name.starts_with(|c: char| c.is_ascii_digit()) || is_own_variable(&format!("{name}_FILE")) {
             let message = format!("{} is not a name for a secret", shown(name));
             found.push(
                 Diagnostic::error(Code::BadValue, key.span(), message)

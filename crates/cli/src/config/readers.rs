@@ -4,7 +4,7 @@ use http::HeaderName;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::schema::{self, Part};
+use super::schema::Part;
 use super::section::{Field, Section, noted, type_name};
 use super::shown::shown;
 use super::value::{Rejected, nearest};
@@ -111,11 +111,6 @@ pub(super) fn read_words(
         }
     }
     is_good.then_some(argv)
-}
-
-/// Whether Pilotlight sets the variable itself.
-pub(super) fn is_reserved(name: &str) -> bool {
-    schema::RESERVED_ENV.contains(&name) || name.starts_with(schema::RESERVED_ENV_PREFIX)
 }
 
 /// A field by which a service is told who the client is.

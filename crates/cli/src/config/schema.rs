@@ -491,8 +491,3 @@ impl Part {
         }
     }
 }
-
-/// Environment variables that Pilotlight sets itself; so is `PORT` where `socket = "port"`.
-pub const RESERVED_ENV: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
-/// The beginning of further ones.
-pub const RESERVED_ENV_PREFIX: &str = "PILOTLIGHT_";

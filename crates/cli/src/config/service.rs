@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pilotlight_gateway::{CgiOptions, CgiProtocol, External, ExternalAddr, ServerProtocol};
-use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport};
+use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport, is_own_variable};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -15,7 +15,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::isolation;
 use super::lambda;
 use super::model::{Service, ServiceKind, ServiceSpans, joined};
-use super::readers::{choice, is_reserved, non_empty, read_words};
+use super::readers::{choice, non_empty, read_words};
 use super::releases;
 use super::scaling;
 use super::schema::{self, Part};
@@ -393,7 +393,7 @@ fn variable(
     }
     let is_api = transport == Transport::Lambda && key == "AWS_LAMBDA_RUNTIME_API";
     let is_told_port = transport.socket() == Some(HttpSocket::Port) && key == "PORT";
-    if is_told_port || is_api || is_reserved(key) {
+    if is_told_port || is_api || is_own_variable(key) {
         let message = format!("{} is set by Pilotlight itself", shown(key));
         return Err(
             Diagnostic::error(Code::Conflict, name.span(), message).help("take it away, or choose another name")

@@ -28,13 +28,24 @@ pub fn parse(text: &str) -> Result<Vec<(String, String)>, EnvFileError> {
     Ok(variables)
 }
 
+/// Whether Pilotlight itself sets this variable, so that nobody else may. What its SDKs read to be told something, the
+/// service's author may set.
+#[must_use]
+pub fn is_own_variable(name: &str) -> bool {
+    match name {
+        "LISTEN_FDS" | "LISTEN_PID" | "LISTEN_FDNAMES" => true,
+        "PILOTLIGHT_PURE" => false,
+        _ => name.starts_with("PILOTLIGHT_"),
+    }
+}
+
 fn variable(line: &str) -> Result<(String, String), &'static str> {
     let line = line.strip_prefix("export ").map_or(line, str::trim_start);
     let (name, value) = line.split_once('=').ok_or("it is not NAME=value")?;
     if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '\0') {
         return Err("its name is empty or has a space in it");
     }
-    if name.starts_with("PILOTLIGHT_") || matches!(name, "LISTEN_FDS" | "LISTEN_PID" | "LISTEN_FDNAMES") {
+    if is_own_variable(name) {
         return Err("its variable is set by Pilotlight itself");
     }
     let value = unquoted(value.trim_start())?;
@@ -100,6 +111,7 @@ mod tests {
         check("\n\nnot a variable", Err((3, "it is not NAME=value")));
         check("PILOTLIGHT_TOKEN=x", Err((1, "its variable is set by Pilotlight itself")));
         check("LISTEN_FDS=1", Err((1, "its variable is set by Pilotlight itself")));
+        check("PILOTLIGHT_PURE=1", Ok(&[("PILOTLIGHT_PURE", "1")]));
     }
 
     proptest! {
