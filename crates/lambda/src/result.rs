@@ -157,7 +157,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check(format: EventFormat, result: &Value, expected: Result<(u16, &[(&str, &str)], &[u8]), ResultError>) {
+    /// Status, fields and body.
+    type Expected<'a> = Result<(u16, &'a [(&'a str, &'a str)], &'a [u8]), ResultError>;
+
+    fn check(format: EventFormat, result: &Value, expected: Expected<'_>) {
         let got = answer(format, result.to_string().as_bytes());
         let expected = expected.map(|(status, fields, body)| Answer {
             status,
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn results_of_version_2() {
-        let v2 = |result: Value, expected: Result<(u16, &[(&str, &str)], &[u8]), ResultError>| {
+        let v2 = |result: Value, expected: Expected<'_>| {
             check(EventFormat::V2, &result, expected);
         };
         v2(json!({ "statusCode": 201, "body": "a" }), Ok((201, &[JSON], b"a")));

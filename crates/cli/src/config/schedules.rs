@@ -72,7 +72,7 @@ fn read<'a>(
 ) -> Option<(Schedule, Span)> {
     let section = Section::read(Part::Schedule, "in [[schedules]]", at.clone(), table, found);
     for (name, example) in [("cron", "\"30 2 * * *\""), ("service", "\"app\""), ("path", "\"/tasks/cleanup\"")] {
-        if !section.mentions(name) && !(name == "path" && section.mentions("event")) {
+        if !(section.mentions(name) || name == "path" && section.mentions("event")) {
             let message = format!("the schedule has no `{name}`");
             let help = format!("add {name} = {example}");
             found.push(Diagnostic::error(Code::MissingKey, at.clone(), message).help(help));

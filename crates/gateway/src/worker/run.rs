@@ -262,7 +262,7 @@ impl Worker {
                 WorkerEvent::RuntimeApi { instance, service, listener, user } => {
                     let common = Arc::clone(&self.common);
                     self.spawner.spawn(async move {
-                        api::serve(&common.functions, Served { instance, service, user }, listener).await
+                        api::serve(&common.functions, Served { instance, service, user }, listener).await;
                     });
                 }
                 WorkerEvent::Examine(examination) => {

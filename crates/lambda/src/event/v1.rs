@@ -70,10 +70,5 @@ fn context(request: &Request<'_>, resource: &str) -> Value {
 /// `x-forwarded-for` as `X-Forwarded-For`, as functions of REST APIs look for it.
 fn capitalized(name: &str) -> String {
     let mut is_begin = true;
-    name.chars()
-        .map(|c| {
-            let c = if std::mem::replace(&mut is_begin, c == '-') { c.to_ascii_uppercase() } else { c };
-            c
-        })
-        .collect()
+    name.chars().map(|c| if std::mem::replace(&mut is_begin, c == '-') { c.to_ascii_uppercase() } else { c }).collect()
 }

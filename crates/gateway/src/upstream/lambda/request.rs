@@ -76,7 +76,7 @@ fn fields(outbound: &Outbound, trace: &str) -> Vec<(String, String)> {
         }
     });
     let origin = outbound.origin();
-    let port = port(&origin.authority).unwrap_or(&origin.scheme.default_port()[1..]);
+    let port = port(origin.authority).unwrap_or(&origin.scheme.default_port()[1..]);
     push(b"x-forwarded-port", &[port.as_bytes()]);
     push(b"x-amzn-trace-id", &[trace.as_bytes()]);
     fields
