@@ -12,7 +12,7 @@ use pilotlight_testkit::PortLease;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 /// How long a program may take to begin.
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(90);
 const KID: &str = "kid-1";
 const MAC_KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
 
