@@ -1,5 +1,5 @@
 """Functions of AWS Lambda (docs/guide/lambda.md), unmodified, with their vendor's runtime clients: what they are told
-of requests, what becomes of their results, deadlines, failures, and several at once. The functions are in tests/lambda."""
+of requests, what becomes of their results, deadlines, failures, several at once. The functions are in tests/lambda."""
 
 import json
 import os

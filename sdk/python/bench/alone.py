@@ -5,8 +5,8 @@ Granian and uvicorn without a gateway.
     sdk/python/bench/alone.py --load target/debug/examples/load --python VENV/bin/python [--app starlette_app:app] \\
         [--targets /hello,/json] [--rounds 5] [--before FOLDER]
 
-FOLDER is another checkout's sdk/python. VENV is that of bench.py. Rounds alternate, the first warms up; microseconds and
-ratios of the same round: the median, least and greatest.
+FOLDER is another checkout's sdk/python. VENV is that of bench.py. Rounds alternate, the first warms up; microseconds,
+and ratios of the same round: the median, least and greatest.
 """
 
 import argparse
