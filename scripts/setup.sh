@@ -122,6 +122,7 @@ install_packages() {
   case " ${packages[*]} " in *" prometheus "*) stop_service prometheus "${as_root[@]}" ;; esac
   case " ${packages[*]} " in *" rsyslog "*) stop_service rsyslog "${as_root[@]}" ;; esac
   case " ${packages[*]} " in *" nginx "*) stop_service nginx "${as_root[@]}" ;; esac
+  case " ${packages[*]} " in *" nginx "*) stop_service nginx "${as_root[@]}" ;; esac
 }
 
 # Debian starts the service of a package that it installs; the tests want the program only. A service that was there before is left alone.
