@@ -150,7 +150,8 @@ type conn struct {
 	hijacked  bool
 	closing   bool
 
-	writing sync.Mutex // held while bytes are written; of spare
+	writing sync.Mutex // held while bytes are written; of spare and isOver
+	isOver  bool       // the last words have been said
 	spare   []byte
 }
 
@@ -530,6 +531,14 @@ func (c *conn) send(f frame) {
 func (c *conn) flush(last *frame) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	if c.isOver {
+		return net.ErrClosed
+	}
+	return c.write(last)
+}
+
+// write does what flush does, for who holds c.writing.
+func (c *conn) write(last *frame) error {
 	c.mu.Lock()
 	bytes := c.out
 	c.out, c.claimed = c.spare[:0], false
@@ -576,7 +585,10 @@ func (c *conn) close(err error) {
 	if errors.As(err, &v) {
 		c.sock.SetWriteDeadline(time.Now().Add(lastWords))
 		f := resetFrame(0, codeProtocol, 0, v.Error())
-		c.flush(&f)
+		c.writing.Lock()
+		c.write(&f)
+		c.isOver = true // P-10: nothing follows, whatever handlers still write
+		c.writing.Unlock()
 		err = fmt.Errorf("pilotlight: the gateway has broken a rule: %w", err)
 	} else if errors.Is(err, io.EOF) || errors.As(err, new(*net.OpError)) {
 		err = nil // the end of the stream, however it came
