@@ -368,7 +368,7 @@ class Apart(LambdaCase):
         self.assertEqual(subprocess.run(call, capture_output=True).returncode, 0)
         done = subprocess.run(call, capture_output=True, user=65534, group=65534)
         self.assertIn(done.returncode, [52, 56], "neither an empty reply nor a reset")
-        self.assertIn("is not of user id 0", gateway.output())
+        self.assert_eventually(lambda: "is not of user id 0" in gateway.output(), gateway.output())
         self.assertEqual(self.told(gateway.get("/"))["count"], 2)
 
 
