@@ -96,7 +96,7 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
     Factors(Common),
     /// HTTP and the pipe, warm and cold, beside other gateways: times, memory, CPU time
     #[command(after_help = "Examples:
-  pilotlight lab transport                           the published five cases for Python, Node and Rust
+  pilotlight lab transport                           the published five cases, in each language that is there
   pilotlight lab transport --quick                   half a minute, to see whether everything works
   pilotlight lab transport --services python --python venv/bin/python --requests 1000
 

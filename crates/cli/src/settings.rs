@@ -80,7 +80,7 @@ fn cgi(service: &config::Service) -> Option<(String, Arc<CgiOptions>)> {
     Some((service.name().to_owned(), Arc::clone(service.cgi.as_ref()?)))
 }
 
-/// What a service is told that is a function of AWS Lambda.
+/// The settings of a service that is a function of AWS Lambda.
 fn lambda(service: &config::Service) -> Option<(String, Arc<LambdaOptions>)> {
     Some((service.name().to_owned(), Arc::clone(service.lambda.as_ref()?)))
 }

@@ -12,9 +12,9 @@ use super::section::{Field, Section, a_number, a_size};
 use super::shown::shown;
 use super::value::Rejected;
 
-/// Most instances of a function, unless the file says otherwise.
+/// `max_instances` of a function by default.
 const MAX_INSTANCES: u32 = 10;
-/// MiB that a function is told it has, unless the file says otherwise.
+/// `memory_size` by default, in MiB.
 const MEMORY_SIZE: u32 = 128;
 /// Bytes of a name.
 const MAX_NAME: usize = 140;

@@ -372,7 +372,7 @@ pub struct Service {
     pub kind: ServiceKind,
     /// How it is told of requests, if that is by variables.
     pub cgi: Option<Arc<CgiOptions>>,
-    /// What it is told if it is a function of AWS Lambda.
+    /// Its settings as a function of AWS Lambda, if it is one.
     pub lambda: Option<Arc<LambdaOptions>>,
     pub(super) at: ServiceSpans,
 }

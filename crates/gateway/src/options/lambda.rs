@@ -1,4 +1,4 @@
-//! What a function of AWS Lambda is told of requests, and what it may answer.
+//! Settings of functions of AWS Lambda: the events that they get, and how large their results may be.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Functions of AWS Lambda. Their instances ask for work: whoever serves an instance its Runtime API ([`api`]) hands
-//! out the invocations that workers send there, and sends the results back.
+//! Functions of AWS Lambda. Each instance asks for its invocations at a Runtime API of its own, which one worker serves
+//! ([`api`]). All workers send their invocations to that one, and get the results from it.
 //!
 //! ```text
 //!  worker of the client                        worker that serves the instance

@@ -64,7 +64,7 @@ fn whole(options: Option<&CgiOptions>, route: &Route, path: &str) -> Value {
     })
 }
 
-/// A variable as the program is told it: `params` goes before what the gateway has found.
+/// The value of a variable that the program gets. One in `params` overrides the one of the gateway.
 fn told(options: Option<&CgiOptions>, name: &str, found: Option<String>) -> Option<String> {
     let set = options.and_then(|options| options.params.iter().find(|(set, _)| set == name));
     set.map(|(_, value)| value.clone()).or(found)
