@@ -49,14 +49,16 @@ BUILDS = (
 JAVA = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # End-to-end tests wait most of the time: for processes to start, limits to pass, servers to notice.
 AT_ONCE = 4
+# What fails is run once more, and named at the end.
+AGAIN = ("--reruns", "1")
 # Transcripts, each with a gateway or a service of its own, likewise.
 TRANSCRIPTS_AT_ONCE = 4
 LIMIT_S = 3600.0
 SLOWEST = 50
 # Lines that are printed: of a suite that passed, of one that failed, of the reason of a test that failed.
 LINES = {"passed": 3, "failed": 150, "reason": 24}
-# What pytest and nextest print of a test that failed and passed when it was run once more.
-FLAKY = re.compile(r"^PASSED (\S+)|^ +FLAKY .*?\] +(?:\(.*?\) +)?(.+)$", re.M)
+# What pytest, sdk/conformance and nextest print of a test that failed and passed when it was run once more.
+FLAKY = re.compile(r"^PASSED (\S+)|^flaky (.+)|^ +FLAKY .*?\] +(?:\(.*?\) +)?(.+)$", re.M)
 # What the programs of sdk/conformance print of each transcript and check.
 LINE = re.compile(r"^(ok  |FAIL|skip) (.*?)(?: \(P-[^)]*\))?(?: (\d+\.\d+) s)?$", re.M)
 
@@ -109,8 +111,7 @@ def pytest(name, folder, *words, environment=None, **settings):
     """Tests of unittest and pytest; `-p skips` is tests/skips.py."""
     junit = RESULTS / f"{slug(name)}.xml"
     plugins = ["-p", "skips", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:hypothesispytest"]
-    again = ["--reruns", "1", "-rR"]
-    command = [PYTHON, "-m", "pytest", "--quiet", *plugins, *again, f"--junitxml={junit}", *words]
+    command = [PYTHON, "-m", "pytest", "--quiet", *plugins, *AGAIN, "-rR", f"--junitxml={junit}", *words]
     environment = {"PYTHONPATH": str(ROOT / "tests"), **(environment or {})}
     return Suite(name, command, ROOT / folder, junit, environment, **settings)
 
@@ -129,11 +130,11 @@ def node(name, folder, pattern, *words, environment=None):
 def conformance(name, service, megabytes, without=()):
     folder = "sdk/conformance"
     left_out = [word for each in without for word in ("--without", each)]
-    play = [f"{folder}/run_service.py", "--cmd", service, "--jobs", str(TRANSCRIPTS_AT_ONCE), *left_out]
+    play = [f"{folder}/run_service.py", "--cmd", service, "--jobs", str(TRANSCRIPTS_AT_ONCE), *AGAIN, *left_out]
     live = [f"{folder}/live.py", "--pilotlight", GATEWAY, "--service", service, "--name", name, *left_out]
     return [
         Suite(f"sdk {name}: transcripts", [PYTHON, *play]),
-        Suite(f"sdk {name}: through the gateway", [PYTHON, *live, "--megabytes", str(megabytes)]),
+        Suite(f"sdk {name}: through the gateway", [PYTHON, *live, *AGAIN, "--megabytes", str(megabytes)]),
     ]
 
 
@@ -153,7 +154,7 @@ def suites(is_long):
     megabytes = 64 if is_long else 16
     nextest = [str(ROOT / "target" / "venv" / "bin" / "cargo-nextest"), "nextest", "run", "--workspace"]
     rust = Suite("rust", nextest, junit=ROOT / "target" / "nextest" / "default" / "junit.xml")
-    transcripts = ["sdk/conformance/run_gateway.py", "--pilotlight", GATEWAY, "--jobs", str(TRANSCRIPTS_AT_ONCE)]
+    transcripts = ["sdk/conformance/run_gateway.py", "--pilotlight", GATEWAY, "--jobs", str(TRANSCRIPTS_AT_ONCE), *AGAIN]
     adversary = ["-m", "adversary", "--time", "60" if is_long else "20"]
     others = ("--ignore=test_lab_layers.py", "--ignore=test_testssl.py")
     return [
@@ -215,7 +216,7 @@ def play(suite, environment):
         process.returncode = os.waitstatus_to_exitcode(status)
     text = log.read_text(errors="replace")
     cases = of_junit(suite.junit) if suite.junit else of_lines(text)
-    flaky = sorted({first or second for first, second in FLAKY.findall(text)})
+    flaky = sorted({"".join(found) for found in FLAKY.findall(text)})
     wall, cpu = time.monotonic() - begin, usage.ru_utime + usage.ru_stime
     return Result(suite, process.returncode, wall, cpu, cases, flaky), text
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 
 import results
@@ -344,23 +345,23 @@ def crash(gateway, _size):
     expect(after and after != before, f"pid was {before}, 10 s after the crash it is {after}")
 
 
-def run(name, binary, service, checks, size):
+def problem_of(gateway, size, check):
+    """None, or what went wrong."""
+    try:
+        check(gateway, size)
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+    return None
+
+
+def run(name, binary, service, checks, size, reruns):
     config = CONFIG.format(command=command(shlex.split(service)), dir=quote(os.getcwd()))
     failed = 0
     with Gateway(binary, config) as gateway:
-        for function in checks:
-            begin = time.monotonic()
-            try:
-                function(gateway, size)
-                problem = None
-            except Exception as error:
-                place = traceback.extract_tb(error.__traceback__)[-1]
-                problem = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-                failed += 1
-            took = time.monotonic() - begin
-            print(f"{'FAIL' if problem else 'ok  '} {name} {function.__name__} {took:.2f} s", flush=True)
-            if problem:
-                print(f"    {problem}", flush=True)
+        for check in checks:
+            tries = results.of_tries(reruns, partial(problem_of, gateway, size), check)
+            failed += results.print_tries(f"{name} {check.__name__}", tries)
         if failed:
             said = [line[:300] for line in gateway.output().splitlines() if not line.startswith("demo#")]
             print("\n    | ".join(["the gateway's last words:", *said[-20:]]))
@@ -381,10 +382,12 @@ def main():
     parser.add_argument("--name", default="service", help="what to call it in the report")
     parser.add_argument("--only", help="checks whose name contains this")
     results.add_without(parser)
+    results.add_reruns(parser)
     parser.add_argument("--megabytes", type=int, default=64, help="size of the large bodies")
     options = parser.parse_args()
     checks = [one for one in CHECKS if (options.only or "") in one.__name__ and one.__name__ not in options.without]
-    return run(options.name, options.pilotlight, options.service, checks, options.megabytes * 1024 * 1024)
+    size = options.megabytes * 1024 * 1024
+    return run(options.name, options.pilotlight, options.service, checks, size, options.reruns)
 
 
 if __name__ == "__main__":
