@@ -314,6 +314,39 @@ class Ends(ZygoteCase):
         self.assertEqual(self.buried(blank), -signal.SIGKILL)
         self.assertNotEqual(self.instance(zygote)["pid"], blank)
 
+    def test_a_blank_touches_what_an_instance_has_touched(self):
+        # Pages of 4 KiB or larger: at most PAGES faults for the whole text.
+        pages = 2_000
+        self.write(
+            big=f"TEXT = bytearray(b'x' * ({pages} * 4096))",
+            app="""\
+                import resource, sys, big
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+                for place in range(0, len(big.TEXT), 4096):
+                    big.TEXT[place] += 1
+                print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, bytes(big.TEXT[::4096]).strip(b"y"), flush=True)
+                open(sys.argv[1]).read()  # until the test has a pipe's end to close
+            """,
+        )
+        os.mkfifo(self.folder / "end")
+        zygote, faults = self.ready(["big"], ["app.py", "end"]), []
+        for _ in range(2):
+            pid, output = zygote.fork()
+            with output, open(self.folder / "end", "w"):
+                count, rest = output.readline().split()
+                faults.append(int(count))
+                end = time.monotonic() + LIMIT_SECONDS
+                while not self.has_touched(zygote, pid, faults[0]) and time.monotonic() < end:
+                    time.sleep(0.01)
+                self.assertTrue(self.has_touched(zygote, pid, faults[0]), "no blank has touched the text")
+            self.assertEqual((rest, self.buried(pid)), ("b''", 0))
+        self.assertLess(faults[1], faults[0] / 10, faults)
+
+    def has_touched(self, zygote, instance, pages):
+        """Whether the next blank has had so many faults."""
+        blanks = set(children()) - {zygote.process.pid, instance}
+        return any(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7]) >= pages for pid in blanks)
+
     def test_by_hand_it_says_what_it_is(self):
         for words in ([], ["x"], ["--", "app.py"]):
             command = [sys.executable, "-m", "pilotlight.zygote", *words]
