@@ -5,7 +5,6 @@ Own and answer connections are those of `_pipe`.
 """
 
 import sys
-from _socket import socket
 from _thread import start_new_thread
 
 from . import _pipe, _upgrade
@@ -66,8 +65,7 @@ class Link(_pipe.Link):
 
     def connect(self):
         self.queue = Queue(self)
-        self.out, fd = native.Wire.connect(self.service.path)
-        return socket(fileno=fd)
+        self.out = native.Wire.connect(self.service.path)
 
     def begin(self):
         self.send()
@@ -81,8 +79,11 @@ class Link(_pipe.Link):
         except OSError as error:
             self.close(error)
 
-    def look(self, how=0):
+    def look(self, now=False):
         self.service.core.inner.look(self.out)
+
+    def hang_up(self):
+        self.out.hang_up()
 
     def replace(self):
         self.service.core.inner.lend()

@@ -7,13 +7,13 @@ connection has one thread. An answer connection has none: it belongs to the thre
 that thread's place.
 Invariant: of a body, what one read brings is all that is held in memory in each direction.
 Modules with an underscore are those below `socket`, `signal`, `struct` and `threading`: they save 10 ms of a start.
+`_socket` is loaded with the first socket of Python's, 0.7 ms later: the compiled core has none until a stream needs it.
 """
 
 import sys
 from _signal import SIGINT, SIGTERM, set_wakeup_fd, signal
-from _socket import AF_UNIX, MSG_DONTWAIT, SHUT_RDWR, SOCK_STREAM, socket, socketpair
 from _thread import allocate_lock, start_new_thread
-from posix import environ, getpid
+from posix import environ, getpid, pipe, read, set_blocking, write
 from time import monotonic, sleep
 
 from ._core import native
@@ -46,6 +46,9 @@ class Link:
 
     def connect(self):
         """The socket."""
+        from _socket import AF_UNIX, MSG_DONTWAIT, SOCK_STREAM, socket
+
+        self.at_once = MSG_DONTWAIT
         sock = socket(AF_UNIX, SOCK_STREAM)
         sock.connect(self.service.path)
         return sock
@@ -102,7 +105,7 @@ class Link:
         with self.service.lock:
             link = self.answers.pop() if self.answers else None
         if link:
-            link.look(MSG_DONTWAIT)  # its WELCOME, perhaps, or its end
+            link.look(now=True)  # its WELCOME, perhaps, or its end
         if not link or link.closed:
             link = Link(self.service, "answer", self.worker)
         link.open = {request._exchange: request}
@@ -113,16 +116,16 @@ class Link:
         """Another thread for that of a handler which streams from now on."""
         start_new_thread(self.tend, ())
 
-    def look(self, how=0):
-        """Reads once, if no thread does, for a handler that waits or asks."""
+    def look(self, now=False):
+        """Reads once, if no thread does, for a handler that waits, or asks what there is now."""
         if self.reading.acquire(False):
-            self.read(how)
+            self.read(now)
             self.reading.release()
 
-    def read(self, how=0):
+    def read(self, now=False):
         """Reads once and handles the frames that are whole; closes at the end of the stream and at a violation."""
         try:
-            data = self.sock.recv(MAX_FRAME, how)
+            data = self.sock.recv(MAX_FRAME, self.at_once if now else 0)
             if not data:
                 raise ConnectionError
             data, start = self.tail + data, 0
@@ -190,7 +193,7 @@ class Link:
 
     def on_drain(self, kind, flags, exchange, payload):
         self.service.draining = self.service.released = True
-        self.service.bell.send(b"\0")
+        self.service.ring()
 
     def on_more(self, kind, flags, exchange, payload):
         wanted, count, worker = NUMBERS.unpack_from(payload)
@@ -218,15 +221,20 @@ class Link:
         text = error if isinstance(error, (OSError, Violation)) else f"P-11: a malformed frame: {error!r}"
         try:
             isinstance(error, OSError) or self.send(reset(0, PROTOCOL, text))
-            self.sock.shutdown(SHUT_RDWR)
+            self.hang_up()
             if not isinstance(error, ConnectionError):
                 sys.stderr.write(f"pilotlight: {self.kind} connection closed: {text}\n")
         except OSError:
             pass  # the gateway was quicker
         self.service.links.discard(self)
-        if self.kind == "shared" and self.service.bell and not self.service.of_kind("shared"):
+        if self.kind == "shared" and self.service.bell is not None and not self.service.of_kind("shared"):
             self.service.ended = 0 if isinstance(error, ConnectionError) else 1  # P-33
-            self.service.bell.send(b"\0")
+            self.service.ring()
+
+    def hang_up(self):
+        from _socket import SHUT_RDWR
+
+        self.sock.shutdown(SHUT_RDWR)
 
 
 # P-11: what the gateway may send on each kind of connection, besides RESET on exchange 0
@@ -259,7 +267,7 @@ class Service:
                     self.links.add(link)
                     with link.reading:  # until all is there that the gateway's frames need
                         link.begin()
-                        self.ear or self.prepare()
+                        self.ear is None and self.prepare()
             except OSError as error:
                 sys.stderr.write(f"pilotlight: cannot dial the gateway at {self.path}: {error}\n")
             except RuntimeError as error:  # the system's limit of threads
@@ -267,13 +275,17 @@ class Service:
 
     def prepare(self):
         """What does not need to be there before the gateway is told (P-1): done while it answers."""
-        self.ear, self.bell = socketpair()
-        self.bell.setblocking(False)
-        set_wakeup_fd(self.bell.fileno(), warn_on_full_buffer=False)  # a signal may land in another thread
+        self.ear, self.bell = pipe()
+        set_blocking(self.bell, False)
+        set_wakeup_fd(self.bell, warn_on_full_buffer=False)  # a signal may land in another thread
         for number in (SIGTERM, SIGINT):
             signal(number, lambda *_: None)
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(line_buffering=True)  # standard output is the log
+
+    def ring(self):
+        """Wakes `serve`."""
+        write(self.bell, b"\0")
 
     def of_kind(self, kind):
         return [link for link in list(self.links) if link.kind == kind]
@@ -305,7 +317,7 @@ def serve(handle, threads=8, exchanges=64, max_own=64, max_body=64 << 20, max_up
     service.dial("shared", 1)
     if not service.links:
         raise SystemExit(1)
-    told = service.ear.recv(1)[0]  # a signal's number; 0: the gateway has said DRAIN, or is gone
+    told = read(service.ear, 1)[0]  # a signal's number; 0: the gateway has said DRAIN, or is gone
     service.draining, until = True, monotonic() + GATEWAY_DRAIN_SECONDS
     for link in service.of_kind("shared") if told else ():
         link.send(frame(DRAIN, 0, 0, bytes(4)))  # P-32

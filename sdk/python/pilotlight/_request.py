@@ -1,6 +1,5 @@
 """What a handler sees: the request, the ways to answer it, and what it may raise."""
 
-from _socket import MSG_DONTWAIT
 from time import monotonic
 
 from ._wire import (
@@ -101,7 +100,7 @@ class Request:
         """Whether the client has gone or the deadline is over; looks at the connections without waiting."""
         for link in {self._source, self._link}:
             if not self._reset and not (self._ahead and link.kind == "own"):  # an unread body stays in the kernel
-                link.look(MSG_DONTWAIT)
+                link.look(now=True)
         return self._reset != 0
 
     def log(self, text, level="info"):

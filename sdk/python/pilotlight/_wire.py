@@ -1,17 +1,31 @@
 """Pipe/1 in bytes (docs/spec/pipe.md §3): frames, heads and fields; no sockets."""
 
-from _struct import Struct
-
 HELLO, WELCOME, REQUEST, RESPONSE, INFO, DATA, TRAILERS, STOP, RESET, PING, PONG, DRAIN, MORE, LOG = range(1, 15)
 CANCELLED, DEADLINE, REFUSED, OVERLOADED, INTERNAL, PROTOCOL, TOO_LARGE = range(1, 8)
 END, UPGRADE, IGNORABLE = 0x01, 0x02, 0x80
 DROPPED = frozenset("connection keep-alive proxy-connection te transfer-encoding upgrade expect host".split())  # P-9
-HEADER, REQUEST_HEAD, RESPONSE_HEAD, NUMBERS = Struct("<IBBH"), Struct("<II"), Struct("<IHH"), Struct("<HHI")
 MAX_FRAME, MAX_HELLO, MAX_TEXT = 65_536, 4_096, 1_024  # bytes; a WELCOME may allow the gateway larger frames
 
 
 class Violation(ValueError):
     """A rule is broken: one of docs/spec/pipe.md by the gateway (P-10), or one of this module by its caller."""
+
+
+class Layout:
+    """A `struct.Struct` whose module is loaded when it is first used: a cold start with the compiled core does without."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __getattr__(self, name):
+        from _struct import Struct
+
+        made = Struct(self.text)
+        self.size, self.pack, self.unpack_from = made.size, made.pack, made.unpack_from
+        return getattr(made, name)
+
+
+HEADER, REQUEST_HEAD, RESPONSE_HEAD, NUMBERS = Layout("<IBBH"), Layout("<II"), Layout("<IHH"), Layout("<HHI")
 
 
 class Headers(list):
@@ -35,7 +49,8 @@ def check(condition, rule, *facts):
 
 def frame(kind, flags, exchange, head=b"", data=b""):
     """A whole frame; its payload is `head` and `data`."""
-    return b"".join((HEADER.pack(len(head) + len(data), kind, flags, exchange), head, data))
+    header = len(head) + len(data) | kind << 32 | flags << 40 | exchange << 48
+    return b"".join((header.to_bytes(8, "little"), head, data))
 
 
 def cut(text):

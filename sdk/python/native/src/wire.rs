@@ -1,7 +1,8 @@
 //! A shared connection: what was read and is no whole frame yet, and what is to be sent.
 
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,20 +72,18 @@ pub(crate) struct Wire(pub(crate) Arc<Socket>);
 
 #[pymethods]
 impl Wire {
-    /// Connects to the gateway. With it comes a descriptor of the same connection, for a socket of Python.
+    /// Connects to the gateway.
     #[staticmethod]
-    fn connect(path: &str) -> PyResult<(Self, i32)> {
-        let stream = UnixStream::connect(path)?;
-        let again = stream.try_clone()?.into_raw_fd();
+    fn connect(path: &str) -> PyResult<Self> {
         let socket = Socket {
-            stream,
+            stream: UnixStream::connect(path)?,
             out: Mutex::default(),
             writing: Mutex::default(),
             pending: AtomicUsize::new(0),
             tail: Mutex::default(),
             max_frame: AtomicUsize::new(0),
         };
-        Ok((Self(Arc::new(socket)), again))
+        Ok(Self(Arc::new(socket)))
     }
 
     fn append(&self, frame: &[u8]) {
@@ -94,6 +93,11 @@ impl Wire {
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let socket = &self.0;
         py.detach(|| socket.flush()).map_err(PyOSError::new_err)
+    }
+
+    /// Ends the connection in both directions; who reads sees its end.
+    fn hang_up(&self) -> PyResult<()> {
+        self.0.stream.shutdown(Shutdown::Both).map_err(PyOSError::new_err)
     }
 
     /// WELCOME has come.
