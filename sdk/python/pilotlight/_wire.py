@@ -12,7 +12,7 @@ class Violation(ValueError):
 
 
 class Layout:
-    """A `struct.Struct` whose module is loaded when it is first used: a cold start with the compiled core does without."""
+    """A `struct.Struct`, loaded when it is first used: a cold start with the compiled core does without."""
 
     def __init__(self, text):
         self.text = text

@@ -9,8 +9,8 @@ input is a socket to the gateway: frames of `length u32` (native order) and JSON
        ├─── Fork + output pipes ─▶├─── the same ───────────▶│   becomes the instance, runs the service's program
        │◀── Forked, its pid ──────┤
 
-While a blank waits, it touches the memory that instances before it have touched at their start (`Pages`): a page fault is then no
-part of a request.
+While a blank waits, it touches the memory that instances before it have touched at their start (`Pages`): a page fault
+is then no part of a request.
 
 A blank is the grandchild of its zygote: its parent ends at once, so the gateway's guardian, the subreaper, becomes its parent and
 sees its end like that of any other process that it started. It leads a process group of its own.
@@ -201,9 +201,9 @@ class Blank:
 
 
 class Pages:
-    """The pages of the zygote's memory that an instance has used until REFILL_SECONDS after its start: it has copies of those
-    that it wrote to, as Python does to whatever it looks at. A blank touches them before there is a request; the kernel's
-    faults are half of the processor time of a first answer. No code of the service runs for it."""
+    """The pages of the zygote's memory that an instance has used until REFILL_SECONDS after its start: it has copies of
+    those that it wrote to, as Python does to whatever it looks at. A blank touches them before there is a request; the
+    kernel's faults are half of the processor time of a first answer. No code of the service runs for it."""
 
     def __init__(self):
         self.ranges, self.lessons, self.advise = [], LESSONS, None

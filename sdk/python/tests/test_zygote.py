@@ -324,7 +324,8 @@ class Ends(ZygoteCase):
                 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
                 for place in range(0, len(big.TEXT), 4096):
                     big.TEXT[place] += 1
-                print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, bytes(big.TEXT[::4096]).strip(b"y"), flush=True)
+                faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+                print(faults, bytes(big.TEXT[::4096]).strip(b"y"), flush=True)
                 open(sys.argv[1]).read()  # until the test has a pipe's end to close
             """,
         )
