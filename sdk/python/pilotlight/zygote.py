@@ -222,8 +222,8 @@ class Pages:
         try:
             self.ranges = list(used_ranges(pid)) or self.ranges
             self.lessons -= 1
-        except OSError:
-            pass
+        except (OSError, ValueError):
+            pass  # it has ended, or is somebody else's; or a name of a file is no text
 
     def touch(self):
         for start, size, how in self.ranges:
