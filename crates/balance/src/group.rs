@@ -1,0 +1,209 @@
+//! The servers of one service.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::hash::{self, mix, score};
+use crate::health::{Health, Ms, Settings};
+use crate::tried::Tried;
+use crate::{MAX_SERVERS, MAX_WEIGHT};
+
+/// What a group is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server<'a> {
+    /// Its name, which decides about its keys.
+    pub address: &'a str,
+    /// Its share of the requests, 1 to [`MAX_WEIGHT`].
+    pub weight: u32,
+}
+
+impl<'a> Server<'a> {
+    /// A server.
+    #[must_use]
+    pub fn new(address: &'a str, weight: u32) -> Self {
+        Self { address, weight }
+    }
+}
+
+/// What is known when a server is chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ask {
+    /// The time.
+    pub now: Ms,
+    /// 64 random bits.
+    pub chance: u64,
+    /// Of what goes to one server: [`key`](crate::key) of a client's address, say. Without it, the server with fewer
+    /// open requests of two takes it.
+    pub key: Option<u64>,
+    /// Where the request was before. They are asked again only if there are no others.
+    pub tried: Tried,
+}
+
+/// The servers of one service, as all workers see them.
+#[derive(Debug)]
+pub struct Group {
+    servers: Box<[Member]>,
+    settings: Settings,
+}
+
+/// Two cache lines: the processor fetches them in pairs.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Member {
+    open: AtomicU32,
+    hash: u64,
+    weight: u64,
+    health: Health,
+}
+
+/// A server that may be chosen, and what it weighs now.
+#[derive(Clone, Copy, Default)]
+struct Candidate {
+    index: usize,
+    weight: u64,
+}
+
+/// Those of one choice, on the stack.
+struct Candidates {
+    all: [Candidate; MAX_SERVERS],
+    count: usize,
+    weight: u64,
+}
+
+impl Group {
+    /// A group of the first [`MAX_SERVERS`] of `servers`; of none at all it chooses the first.
+    #[must_use]
+    pub fn new(servers: &[Server<'_>], settings: Settings) -> Self {
+        let member = |server: &Server<'_>| Member {
+            open: AtomicU32::new(0),
+            hash: hash::key(server.address.as_bytes()),
+            weight: u64::from(server.weight.clamp(1, MAX_WEIGHT)),
+            health: Health::default(),
+        };
+        Self { servers: servers.iter().take(MAX_SERVERS).map(member).collect(), settings }
+    }
+
+    /// The index of the server that takes a request, which counts as open there until [`ended`](Self::ended).
+    #[must_use]
+    pub fn choose(&self, ask: Ask) -> usize {
+        let candidates = self.candidates(&ask);
+        let index = match ask.key {
+            _ if candidates.count < 2 => candidates.all[0].index,
+            None => self.least_of_two(&candidates, ask.chance),
+            Some(key) => self.of_key(&candidates, key),
+        };
+        if let Some(member) = self.servers.get(index) {
+            member.open.fetch_add(1, Relaxed);
+        }
+        index
+    }
+
+    /// A request has left the server: its response is whole, or was given up.
+    pub fn ended(&self, index: usize) {
+        if let Some(member) = self.servers.get(index) {
+            // Never below 0, whatever the caller does.
+            let _ = member.open.fetch_update(Relaxed, Relaxed, |open| open.checked_sub(1));
+        }
+    }
+
+    /// It answered. Returns whether it had been ejected.
+    pub fn answered(&self, index: usize) -> bool {
+        self.servers.get(index).is_some_and(|member| member.health.answered())
+    }
+
+    /// It could not be asked, or gave no answer. Returns whether it is ejected by this.
+    pub fn failed(&self, index: usize, now: Ms) -> bool {
+        self.servers.get(index).is_some_and(|member| member.health.failed(&self.settings, now))
+    }
+
+    /// Whether there is a server that the request was not sent to.
+    #[must_use]
+    pub fn has_others(&self, tried: Tried) -> bool {
+        tried.count() < self.servers.len()
+    }
+
+    /// Requests that are open there.
+    #[must_use]
+    pub fn open(&self, index: usize) -> u32 {
+        self.servers.get(index).map_or(0, |member| member.open.load(Relaxed))
+    }
+
+    /// Whether it is left out.
+    #[must_use]
+    pub fn is_ejected(&self, index: usize, now: Ms) -> bool {
+        self.servers.get(index).is_some_and(|member| member.health.is_ejected(now))
+    }
+
+    /// Those that were not tried and are not ejected; those that were not tried; or all.
+    fn candidates(&self, ask: &Ask) -> Candidates {
+        let is_new = |index: usize| !ask.tried.has(index);
+        let is_in = |index: usize| !self.is_ejected(index, ask.now);
+        let mut found = self.gather(ask.now, |index| is_new(index) && is_in(index));
+        if found.count == 0 {
+            found = self.gather(ask.now, is_new);
+        }
+        if found.count == 0 {
+            found = self.gather(ask.now, |_| true);
+        }
+        found
+    }
+
+    fn gather(&self, now: Ms, takes: impl Fn(usize) -> bool) -> Candidates {
+        let mut found = Candidates { all: [Candidate::default(); MAX_SERVERS], count: 0, weight: 0 };
+        for (index, member) in self.servers.iter().enumerate().filter(|(index, _)| takes(*index)) {
+            let weight = member.weight * member.health.share(&self.settings, now);
+            found.all[found.count] = Candidate { index, weight };
+            found.count += 1;
+            found.weight += weight;
+        }
+        found
+    }
+
+    /// Two different ones are drawn by their weights; the first of them unless the other has fewer open requests for
+    /// what it weighs.
+    fn least_of_two(&self, candidates: &Candidates, chance: u64) -> usize {
+        let first = candidates.draw(chance, None);
+        let second = candidates.draw(mix(chance), Some(first));
+        let (one, other) = (candidates.all[first], candidates.all[second]);
+        let load = |candidate: Candidate| u64::from(self.open(candidate.index));
+        let is_fuller = load(one) * other.weight > load(other) * one.weight;
+        if is_fuller { other.index } else { one.index }
+    }
+
+    /// The one with the highest score that has room: 1.25 times its share of what is open with this request.
+    fn of_key(&self, candidates: &Candidates, key: u64) -> usize {
+        let each = &candidates.all[..candidates.count];
+        let open: u64 = each.iter().map(|candidate| u64::from(self.open(candidate.index))).sum();
+        let has_room = |candidate: &Candidate| {
+            let own = u64::from(self.open(candidate.index));
+            own * 4 * candidates.weight < (open + 1) * 5 * candidate.weight
+        };
+        let scores = each.iter().filter(|candidate| has_room(candidate)).map(|candidate| {
+            let server = self.servers.get(candidate.index).map_or(0, |member| member.hash);
+            (candidate.index, score(server, key, candidate.weight))
+        });
+        let best = scores.max_by(|(_, one), (_, other)| one.total_cmp(other));
+        best.map_or(each[0].index, |(index, _)| index)
+    }
+}
+
+impl Candidates {
+    /// The place of one, by weight, among all but `without`.
+    fn draw(&self, chance: u64, without: Option<usize>) -> usize {
+        let left = self.weight - without.map_or(0, |place| self.all[place].weight);
+        let mut at = chance % left.max(1);
+        for (place, candidate) in self.all[..self.count].iter().enumerate() {
+            if Some(place) == without {
+                continue;
+            }
+            if at < candidate.weight {
+                return place;
+            }
+            at -= candidate.weight;
+        }
+        0 // not reachable: `at` is below the sum
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NAMES: [&str; 6] = ["a:1", "b:1", "c:1", "d:1", "e:1", "f:1"];
+
+fn group(weights: &[u32]) -> Group {
+    let servers: Vec<Server<'_>> = NAMES.iter().zip(weights).map(|(name, weight)| Server::new(name, *weight)).collect();
+    Group::new(&servers, Settings::default())
+}
+
+/// A source of chance that is the same each time.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+}
+
+fn eject(group: &Group, index: usize, now: Ms) {
+    while !group.failed(index, now) {}
+}
+
+#[test]
+fn with_nothing_open_shares_are_the_weights() {
+    let (group, mut chance) = (group(&[1, 2, 5]), Chance(1));
+    let mut counts = [0_u32; 3];
+    for _ in 0..80_000 {
+        let index = group.choose(Ask { chance: chance.next(), ..Ask::default() });
+        counts[index] += 1;
+        group.ended(index);
+    }
+    for (count, expected) in counts.into_iter().zip([10_000_u32, 20_000, 50_000]) {
+        assert!(count.abs_diff(expected) < expected / 20, "{counts:?}");
+    }
+}
+
+#[test]
+fn the_fuller_of_two_is_not_taken() {
+    let (group, mut chance) = (group(&[1, 1]), Chance(2));
+    for _ in 0..1000 {
+        let _ = group.choose(Ask { chance: chance.next(), ..Ask::default() });
+    }
+    assert_eq!((group.open(0), group.open(1)), (500, 500));
+}
+
+/// Two requests arrive in each step; a quick server ends two of its own in a step, a slow one a request in five.
+#[test]
+fn a_slow_server_has_no_longer_a_queue_than_the_others() {
+    let (group, mut chance) = (group(&[1, 1, 1]), Chance(3));
+    let mut worst = 0;
+    for step in 0..20_000_u32 {
+        for _ in 0..2 {
+            let _ = group.choose(Ask { chance: chance.next(), ..Ask::default() });
+        }
+        for quick in [0, 0, 1, 1] {
+            group.ended(quick);
+        }
+        if step % 5 == 0 {
+            group.ended(2);
+        }
+        worst = worst.max(group.open(2));
+    }
+    assert!(worst <= 4, "{worst} at the slow one");
+}
+
+#[test]
+fn a_key_stays_where_it_is_and_only_those_of_a_server_that_goes_move() {
+    let group = group(&[1; 6]);
+    let of = |key: u64| {
+        let index = group.choose(Ask { key: Some(mix(key)), ..Ask::default() });
+        group.ended(index);
+        index
+    };
+    let before: Vec<usize> = (0..6000).map(of).collect();
+    assert_eq!(before, (0..6000).map(of).collect::<Vec<_>>());
+    for index in 0..6 {
+        let count = before.iter().filter(|found| **found == index).count();
+        assert!((850..1150).contains(&count), "{count} of 6000 at {index}");
+    }
+    eject(&group, 2, Ms(0));
+    let after: Vec<usize> = (0..6000).map(of).collect();
+    for (one, other) in before.iter().zip(&after) {
+        assert!(one == other || *one == 2);
+        assert_ne!(*other, 2);
+    }
+}
+
+#[test]
+fn keys_do_not_depend_on_the_order_of_the_list() {
+    let names = ["a:1", "b:1", "c:1"];
+    let one = Group::new(&names.map(|name| Server::new(name, 1)), Settings::default());
+    let backwards = ["c:1", "b:1", "a:1"];
+    let other = Group::new(&backwards.map(|name| Server::new(name, 1)), Settings::default());
+    for key in 0..1000 {
+        let ask = Ask { key: Some(mix(key)), ..Ask::default() };
+        let (first, second) = (one.choose(ask), other.choose(ask));
+        assert_eq!(names[first], backwards[second]);
+        one.ended(first);
+        other.ended(second);
+    }
+}
+
+#[test]
+fn one_key_alone_cannot_fill_a_server() {
+    let group = group(&[1; 4]);
+    for _ in 0..400 {
+        let _ = group.choose(Ask { key: Some(7), ..Ask::default() });
+    }
+    let open: Vec<u32> = (0..4).map(|index| group.open(index)).collect();
+    assert!(open.iter().all(|open| *open <= 126), "{open:?}");
+}
+
+#[test]
+fn who_is_ejected_gets_nothing_unless_all_are() {
+    let (group, mut chance) = (group(&[1, 1]), Chance(4));
+    let mut ask = |now| {
+        let index = group.choose(Ask { now, chance: chance.next(), ..Ask::default() });
+        group.ended(index);
+        index
+    };
+    eject(&group, 0, Ms(5));
+    assert!((0..100).all(|_| ask(Ms(10_004)) == 1));
+    assert!((0..100).any(|_| ask(Ms(10_005)) == 0), "its time is over");
+    eject(&group, 0, Ms(20_000));
+    eject(&group, 1, Ms(20_000));
+    let both: Vec<usize> = (0..100).map(|_| ask(Ms(20_001))).collect();
+    assert!(both.contains(&0) && both.contains(&1));
+}
+
+#[test]
+fn what_was_tried_is_tried_again_only_for_want_of_others() {
+    let (group, mut tried) = (group(&[1, 1, 1]), Tried::default());
+    for chance in 0..3 {
+        assert!(group.has_others(tried));
+        let index = group.choose(Ask { chance, tried, ..Ask::default() });
+        assert!(!tried.has(index));
+        tried.add(index);
+    }
+    assert!(!group.has_others(tried));
+    assert!(group.choose(Ask { tried, ..Ask::default() }) < 3);
+}
+
+#[test]
+fn a_server_that_comes_back_gets_a_tenth_first() {
+    let servers = [Server::new("a:1", 1), Server::new("b:1", 1)];
+    let settings = Settings { slow_start: Duration::from_secs(100), ..Settings::default() };
+    let (group, mut chance) = (Group::new(&servers, settings), Chance(5));
+    eject(&group, 0, Ms(0));
+    let mut share = |now| {
+        let ask = |chance| group.choose(Ask { now, chance, ..Ask::default() });
+        (0..10_000)
+            .filter(|_| {
+                let index = ask(chance.next());
+                group.ended(index);
+                index == 0
+            })
+            .count()
+    };
+    assert!((800..1020).contains(&share(Ms(10_000))), "one of eleven");
+    assert!((4800..5200).contains(&share(Ms(110_000))));
+}
+
+#[derive(Clone, Debug)]
+enum Happens {
+    Request { chance: u64, key: Option<u64> },
+    Ends(usize),
+    Fails(usize),
+    Answers(usize),
+    Passes(u64),
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        4 => (any::<u64>(), proptest::option::of(any::<u64>()))
+            .prop_map(|(chance, key)| Happens::Request { chance, key }),
+        3 => any::<usize>().prop_map(Happens::Ends),
+        1 => (0..8_usize).prop_map(Happens::Fails),
+        1 => (0..8_usize).prop_map(Happens::Answers),
+        1 => (0..100_000_u64).prop_map(Happens::Passes),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: a server that is there, one that is in if any is, and counts that are right.
+    #[test]
+    fn every_history(weights in proptest::collection::vec(1..=MAX_WEIGHT, 1..6),
+                     history in proptest::collection::vec(happens(), 0..200)) {
+        let (group, count) = (group(&weights), weights.len());
+        let (mut now, mut open) = (Ms(0), Vec::new());
+        for event in history {
+            match event {
+                Happens::Request { chance, key } => {
+                    let ejected: Vec<bool> = (0..count).map(|index| group.is_ejected(index, now)).collect();
+                    let index = group.choose(Ask { now, chance, key, tried: Tried::default() });
+                    prop_assert!(index < count);
+                    prop_assert!(!ejected[index] || ejected.iter().all(|is| *is));
+                    open.push(index);
+                }
+                Happens::Ends(which) if !open.is_empty() => group.ended(open.swap_remove(which % open.len())),
+                Happens::Ends(_) => {}
+                Happens::Fails(index) => {
+                    group.failed(index, now);
+                }
+                Happens::Answers(index) => {
+                    group.answered(index);
+                }
+                Happens::Passes(time) => now = Ms(now.0 + time),
+            }
+            for index in 0..count {
+                let expected = open.iter().filter(|at| **at == index).count();
+                prop_assert_eq!(group.open(index) as usize, expected);
+            }
+        }
+    }
+}
