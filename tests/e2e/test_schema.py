@@ -89,6 +89,9 @@ cgi = { root = ".", keep_connections = 1 }
 command = "sh"
 transport = "lambda"
 lambda = { memory_size = 1 }
+[services.several]
+url = ["http://a.test", "http://b.test"]
+balance = { max_failures = 1 }
 [[schedules]]
 cron = "30 2 * * 1-5"
 service = "a"
@@ -302,6 +305,7 @@ class Schema(unittest.TestCase):
             "Service": (full, ("services", "node")), "ServiceQueue": (full, ("services", "node", "queue")),
             "ServiceCgi": (rules, ("services", "php", "cgi")),
             "ServiceLambda": (rules, ("services", "function", "lambda")),
+            "ServiceBalance": (rules, ("services", "several", "balance")),
             "ServiceHealth": (rules, ("services", "released", "health")),
             "ServiceLimits": (full, ("services", "node", "limits")),
             "ServiceCgroup": (full, ("services", "node", "cgroup")),

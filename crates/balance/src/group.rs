@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::hash::{self, mix, score};
 use crate::health::{Health, Ms, Settings};
-use crate::tried::Tried;
-use crate::{MAX_SERVERS, MAX_WEIGHT};
+use crate::tried::{MAX_SERVERS, Tried};
+
+/// Largest weight.
+pub const MAX_WEIGHT: u32 = 1000;
 
 /// What a group is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

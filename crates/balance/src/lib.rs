@@ -20,12 +20,7 @@ mod hash;
 mod health;
 mod tried;
 
-pub use group::{Ask, Group, Server};
+pub use group::{Ask, Group, MAX_WEIGHT, Server};
 pub use hash::key;
 pub use health::{Ms, Settings};
-pub use tried::Tried;
-
-/// Most servers of one group.
-pub const MAX_SERVERS: usize = 64;
-/// Largest weight.
-pub const MAX_WEIGHT: u32 = 1000;
+pub use tried::{MAX_SERVERS, Tried};

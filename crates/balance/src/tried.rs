@@ -1,6 +1,7 @@
 //! The servers that a request was sent to.
 
-use crate::MAX_SERVERS;
+/// Most servers of one group.
+pub const MAX_SERVERS: usize = 64;
 
 /// Servers of one group, by their indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -36,6 +36,7 @@ mod access;
 mod acme;
 mod address;
 mod admission;
+mod balance;
 mod cache_policy;
 mod cache_redis;
 mod caching;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_gateway::{
-    CgiOptions, GatewayOptions, Inherited, IoUring, IssuerOptions, LambdaOptions, ListenAddr, RedisTier, ServiceTarget,
-    Serving, Settings, StorageSettings, TraceOptions,
+    CgiOptions, External, GatewayOptions, Inherited, IoUring, IssuerOptions, LambdaOptions, ListenAddr, RedisTier,
+    ServiceTarget, Serving, Settings, StorageSettings, TraceOptions,
 };
 use pilotlight_supervisor::{Service, ServiceSpec};
 use pilotlight_tls::{Protocol, TlsContext, TlsSettings};
@@ -41,7 +41,7 @@ pub(crate) fn targets(config: &Config, started: &[Arc<Service>]) -> Vec<ServiceT
         ServiceKind::Managed(spec) => {
             started.next().map(|service| ServiceTarget::Managed(Arc::clone(service), spec.transport))
         }
-        ServiceKind::External(external) => Some(ServiceTarget::External(Arc::new(external.clone()))),
+        ServiceKind::External(spec) => Some(ServiceTarget::External(Arc::new(External::new(spec.clone())))),
     };
     config.services.iter().filter_map(target).collect()
 }

@@ -7,7 +7,7 @@
 //! | closed, perhaps delivered | another place if the method is idempotent | RFC 9110 §9.2.2 |
 //! | closed, suspect | never | the request may have ended the instance |
 //! | refused | another place if the instance drains | P-29: otherwise there is no other one |
-//! | cannot be connected to | another place if the instance has ended | the next one has a socket of its own |
+//! | cannot be connected to | another place if the instance has ended, or at another server | nothing was sent |
 //! | any other | never | the service said no, or had its time |
 //!
 //! Never when a part of the body is gone, and at most [`MAX_TRIES`] times in all. A try at an instance that was
@@ -76,6 +76,8 @@ pub struct Instance {
     pub drains: bool,
     /// It has ended.
     pub has_ended: bool,
+    /// It is one of several servers, of which others were not asked yet.
+    pub has_others: bool,
 }
 
 /// Whether and where a request is sent again.
@@ -148,7 +150,7 @@ fn again(fault: Fault, is_idempotent: bool, instance: Instance) -> Again {
         // P-29: another instance is only there if this one is going.
         Fault::Refused => allowed(instance.drains),
         // Nothing was sent, and the next instance has a socket of its own.
-        Fault::Connect => allowed(instance.has_ended),
+        Fault::Connect => allowed(instance.has_ended || instance.has_others),
         Fault::Overloaded
         | Fault::Protocol
         | Fault::Deadline
@@ -163,9 +165,10 @@ fn again(fault: Fault, is_idempotent: bool, instance: Instance) -> Again {
 mod tests {
     use super::*;
 
-    const RUNNING: Instance = Instance { drains: false, has_ended: false };
-    const DRAINING: Instance = Instance { drains: true, has_ended: false };
-    const ENDED: Instance = Instance { drains: false, has_ended: true };
+    const RUNNING: Instance = Instance { drains: false, has_ended: false, has_others: false };
+    const DRAINING: Instance = Instance { drains: true, ..RUNNING };
+    const ENDED: Instance = Instance { has_ended: true, ..RUNNING };
+    const ONE_OF_SEVERAL: Instance = Instance { has_others: true, ..RUNNING };
 
     #[track_caller]
     fn check(fault: Fault, is_idempotent: bool, instance: Instance, expected: Again) {
@@ -204,6 +207,8 @@ mod tests {
             check(Fault::Connect, is_idempotent, ENDED, Again::AnotherPlace);
             check(Fault::Connect, is_idempotent, DRAINING, Again::Never);
             check(Fault::Connect, is_idempotent, RUNNING, Again::Never);
+            check(Fault::Connect, is_idempotent, ONE_OF_SEVERAL, Again::AnotherPlace);
+            check(Fault::Refused, is_idempotent, ONE_OF_SEVERAL, Again::Never);
         }
     }
 
@@ -241,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_was_perhaps_carried_out_and_what_has_ended_cost_a_try() {
-        let going = Instance { drains: true, has_ended: true };
+        let going = Instance { drains: true, ..ENDED };
         for (delivery, instance) in [(Delivery::Maybe, DRAINING), (Delivery::No, going)] {
             let mut tries = Tries::first();
             let fault = Fault::Closed(delivery, Reuse::New);

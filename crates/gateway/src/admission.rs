@@ -24,7 +24,7 @@ use http::{HeaderMap, HeaderName};
 use pilotlight_cache_redis::{Counted as SharedCount, SharedRate, Tier};
 use serde_json::{Value, json};
 
-mod asker;
+pub(crate) mod asker;
 pub(crate) mod basic;
 pub(crate) mod counts;
 pub(crate) mod forward;

@@ -100,16 +100,17 @@ pub use jwks::{KeySource, KeysAt, KeysFileError, check_authority_file, check_key
 pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
-    Abandoned, AccessField, AccessFormat, AccessLogOptions, CacheSettings, CgiOptions, EVENTS_PATH, External,
-    ExternalAddr, GatewayOptions, Inherited, IoUring, IssuerOptions, LambdaOptions, Limits, ListenAddr, PlainHttp,
-    RedisTier, Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerTiming,
-    ServiceTarget, Serving, Settings,
+    Abandoned, AccessField, AccessFormat, AccessLogOptions, BalanceBy, BalanceOptions, CacheSettings, CgiOptions,
+    EVENTS_PATH, External, ExternalAddr, ExternalSpec, GatewayOptions, Inherited, IoUring, IssuerOptions,
+    LambdaOptions, Limits, ListenAddr, PlainHttp, RedisTier, Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo,
+    SendFolder, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
     Offered, OnDemand, OrderRate, StorageSettings,
 };
 pub use pilotlight_authority::{PERMITTED, is_permitted};
+pub use pilotlight_balance::MAX_SERVERS;
 pub use pilotlight_cache::{
     BypassRules, CDN_CACHE_CONTROL, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, LanguageOrder, NamePattern,
     NamePatterns, Parameters, PolicyOptions, QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,

@@ -35,7 +35,8 @@ pub(crate) enum Settled {
 #[derive(Clone, Copy)]
 pub(crate) enum Destination<'a> {
     Instance(&'a Address),
-    External(&'a ExternalAddr),
+    /// A server of somebody else's, and how long the connection may take.
+    External(&'a ExternalAddr, Option<Duration>),
 }
 
 impl fmt::Display for Destination<'_> {
@@ -43,7 +44,7 @@ impl fmt::Display for Destination<'_> {
         match self {
             Self::Instance(Address::Unix(path)) => write!(f, "unix:{}", path.display()),
             Self::Instance(Address::Tcp(addr)) => addr.fmt(f),
-            Self::External(addr) => addr.fmt(f),
+            Self::External(addr, _) => addr.fmt(f),
         }
     }
 }
@@ -65,12 +66,27 @@ impl Socket {
 
     /// Connects to a service.
     pub(crate) async fn connect(place: Destination<'_>) -> io::Result<Self> {
+        match place {
+            Destination::External(_, Some(limit)) => {
+                let connected = tokio::time::timeout(limit, Self::connect_to(place)).await;
+                connected.unwrap_or_else(|_| {
+                    let what = format!("no connection within {} s", limit.as_secs_f32());
+                    Err(io::Error::new(io::ErrorKind::TimedOut, what))
+                })
+            }
+            place => Self::connect_to(place).await,
+        }
+    }
+
+    async fn connect_to(place: Destination<'_>) -> io::Result<Self> {
         let stream = match place {
-            Destination::Instance(Address::Unix(path)) | Destination::External(ExternalAddr::Unix(path)) => {
+            Destination::Instance(Address::Unix(path)) | Destination::External(ExternalAddr::Unix(path), _) => {
                 return Ok(UnixStream::connect(path).await?.into());
             }
             Destination::Instance(Address::Tcp(addr)) => TcpStream::connect(addr).await?,
-            Destination::External(ExternalAddr::Tcp(host, port)) => TcpStream::connect((host.as_str(), *port)).await?,
+            Destination::External(ExternalAddr::Tcp(host, port), _) => {
+                TcpStream::connect((host.as_str(), *port)).await?
+            }
         };
         stream.set_nodelay(true)?;
         Ok(stream.into())

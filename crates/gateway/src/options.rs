@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use pilotlight_cache::{CacheOptions, PolicyOptions};
 use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions};
-use pilotlight_cgi::Protocol;
 use pilotlight_logs::{Destination, Facility, SyslogFormat};
 use pilotlight_supervisor::{Service, Transport};
 use pilotlight_tls::TlsContext;
@@ -22,12 +21,14 @@ use crate::schedules::ScheduleSpec;
 use crate::traces::TraceOptions;
 
 mod cgi;
+mod external;
 mod issuers;
 mod lambda;
 mod route;
 
 pub use crate::listen_addr::ListenAddr;
 pub use cgi::{CgiOptions, SendFolder};
+pub use external::{BalanceBy, BalanceOptions, External, ExternalAddr, ExternalSpec, ServerProtocol};
 pub use issuers::IssuerOptions;
 pub use lambda::LambdaOptions;
 pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
@@ -262,7 +263,7 @@ impl Default for Limits {
 pub enum ServiceTarget {
     /// Started and stopped by the supervisor.
     Managed(Arc<Service>, Transport),
-    /// A server that somebody else runs.
+    /// Run by somebody else.
     External(Arc<External>),
 }
 
@@ -272,7 +273,7 @@ impl ServiceTarget {
     pub fn name(&self) -> &str {
         match self {
             Self::Managed(service, _) => service.name(),
-            Self::External(external) => &external.name,
+            Self::External(external) => external.name(),
         }
     }
 
@@ -286,7 +287,7 @@ impl ServiceTarget {
             Self::Managed(_, Transport::Scgi(_)) => ServiceProtocol::Scgi,
             Self::Managed(_, Transport::Uwsgi(_)) => ServiceProtocol::Uwsgi,
             Self::Managed(_, Transport::Lambda) => ServiceProtocol::Lambda,
-            Self::External(external) => match external.protocol {
+            Self::External(external) => match external.spec().protocol {
                 ServerProtocol::Http1 => ServiceProtocol::Http,
                 ServerProtocol::H2c => ServiceProtocol::H2c,
                 ServerProtocol::Cgi(protocol) => ServiceProtocol::of_cgi(protocol),
@@ -299,47 +300,6 @@ impl ServiceTarget {
         match self {
             Self::Managed(service, _) => Arc::as_ptr(service).addr(),
             Self::External(external) => Arc::as_ptr(external).addr(),
-        }
-    }
-}
-
-/// A server that Pilotlight does not start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct External {
-    /// Its configured name.
-    pub name: String,
-    /// Where it listens.
-    pub addr: ExternalAddr,
-    /// What it speaks.
-    pub protocol: ServerProtocol,
-}
-
-/// What a server of somebody else's speaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ServerProtocol {
-    /// HTTP/1.1.
-    #[default]
-    Http1,
-    /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
-    H2c,
-    /// FastCGI, SCGI or uwsgi.
-    Cgi(Protocol),
-}
-
-/// Where a server of somebody else's listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ExternalAddr {
-    /// A host name or IP address and a port; a name is looked up anew for each connection.
-    Tcp(String, u16),
-    /// A Unix stream socket.
-    Unix(PathBuf),
-}
-
-impl std::fmt::Display for ExternalAddr {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::error_pages::{ErrorPages, LoadedPages, PageLevels};
 use crate::jwks::KeySources;
 use crate::metrics::Series;
 use crate::options::{
-    CgiOptions, External, ExternalAddr, LambdaOptions, RouteCache, RouteLimit, RouteSpec, RouteTo, ServerProtocol,
-    ServiceTarget, Serving, Settings,
+    CgiOptions, External, ExternalAddr, ExternalSpec, LambdaOptions, RouteCache, RouteLimit, RouteSpec, RouteTo,
+    ServerProtocol, ServiceTarget, Serving, Settings,
 };
 use crate::path::normalized;
 use crate::schedules::ScheduleSpec;
@@ -62,8 +62,8 @@ impl Route {
     ) -> Option<Arc<Self>> {
         let forward = admission.allow.forward.as_ref()?;
         let of = |addr| {
-            let external = External { name: "allow.forward".to_owned(), addr, protocol: ServerProtocol::Http1 };
-            ServiceTarget::External(Arc::new(external))
+            let spec = ExternalSpec::one("allow.forward", addr, ServerProtocol::Http1);
+            ServiceTarget::External(Arc::new(External::new(spec)))
         };
         let service = match &forward.at {
             ForwardAddr::Tcp(host, port) => of(ExternalAddr::Tcp(host.clone(), *port)),
@@ -357,7 +357,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    use crate::options::{External, ExternalAddr, RouteTo, ServerProtocol};
+    use crate::options::{External, ExternalAddr, ExternalSpec, RouteTo, ServerProtocol};
 
     fn table(routes: &[(&str, &str, bool)]) -> Table {
         let spec = |(service, &(host, path, exact)): (usize, &(&str, &str, bool))| RouteSpec {
@@ -367,10 +367,9 @@ mod tests {
             ..RouteSpec::new(path, RouteTo::Service(service))
         };
         let registry = crate::metrics::Registry::new(1);
-        let external = |index: usize| External {
-            name: index.to_string(),
-            addr: ExternalAddr::Unix("/x".into()),
-            protocol: ServerProtocol::Http1,
+        let external = |index: usize| {
+            let addr = ExternalAddr::Unix("/x".into());
+            External::new(ExternalSpec::one(&index.to_string(), addr, ServerProtocol::Http1))
         };
         let services = (0..routes.len()).map(|index| ServiceTarget::External(Arc::new(external(index)))).collect();
         let routes = routes.iter().enumerate().map(spec).collect();

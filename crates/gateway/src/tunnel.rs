@@ -54,7 +54,7 @@ pub(crate) async fn pass(
     received: BytesMut,
     upgraded: Upgraded,
 ) -> io::Result<()> {
-    let Upgraded { mut service, transport, read_ahead, lease } = upgraded;
+    let Upgraded { mut service, transport, read_ahead, lease, seat } = upgraded;
     let _open = worker.connection_counts().upgrades.open(protocol, transport);
     service.join(worker);
     let (mut to_service, mut to_client) = (Direction::holding(received), Direction::holding(read_ahead));
@@ -68,7 +68,7 @@ pub(crate) async fn pass(
         client.abort();
         service.abort();
     }
-    drop(lease); // the instance may be idle from now on
+    drop((lease, seat)); // the instance may be idle from now on
     passed
 }
 

@@ -16,6 +16,7 @@ use crate::protocols::ServiceProtocol;
 use crate::request_body::{BodyError, RequestBody};
 use crate::response::ResponseFields;
 use crate::stream_io::StreamIo;
+use server::Seat;
 
 mod backlog;
 pub(crate) mod cgi;
@@ -27,6 +28,8 @@ pub(crate) mod lambda;
 mod length;
 pub(crate) mod one_try;
 pub(crate) mod pipe;
+pub(crate) mod seated;
+pub(crate) mod server;
 pub(crate) mod silence;
 pub(crate) mod sockets;
 mod turn;
@@ -53,6 +56,8 @@ pub(crate) struct Upgraded {
     pub(crate) read_ahead: bytes::BytesMut,
     /// Keeps the instance from being stopped as idle.
     pub(crate) lease: Option<Lease>,
+    /// The place at a server, of a service that has several.
+    pub(crate) seat: Option<Seat>,
 }
 
 impl Upgraded {
@@ -63,7 +68,7 @@ impl Upgraded {
         read_ahead: bytes::BytesMut,
         lease: Option<Lease>,
     ) -> Self {
-        Self { service: ServiceSide::Socket(socket), transport, read_ahead, lease }
+        Self { service: ServiceSide::Socket(socket), transport, read_ahead, lease, seat: None }
     }
 }
 

@@ -231,9 +231,9 @@ impl Worker {
             ServiceTarget::Managed(service, Transport::Uwsgi(_)) => self.cgi(service, CgiProtocol::Uwsgi),
             ServiceTarget::Managed(service, Transport::Lambda) => Upstream::Lambda(Arc::clone(service)),
             ServiceTarget::External(external) => {
-                let (name, batch) = (external.name.clone(), self.batch.clone());
+                let (name, batch) = (external.name().to_owned(), self.batch.clone());
                 let external = Arc::clone(external);
-                match external.protocol {
+                match external.spec().protocol {
                     ServerProtocol::Http1 => Upstream::External(external, Pool::new(name, None, batch)),
                     ServerProtocol::H2c => {
                         Upstream::ExternalHttp2(external, http2::Pool::new(name, None, self.spawner.clone()))

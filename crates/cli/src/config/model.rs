@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use http::Uri;
 use pilotlight_gateway::{
-    AccessLogOptions, AcmeSettings, CacheSettings, CgiOptions, ErrorPages, External, LambdaOptions, ListenAddr, Ratio,
-    RecordedQuery, RedisConfig, RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
+    AccessLogOptions, AcmeSettings, CacheSettings, CgiOptions, ErrorPages, ExternalSpec, LambdaOptions, ListenAddr,
+    Ratio, RecordedQuery, RedisConfig, RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
 };
 use pilotlight_logs::{Destination, Facility, SyslogFormat};
 use pilotlight_supervisor::ServiceSpec;
@@ -146,7 +146,7 @@ impl Listener {
 
 impl Service {
     /// A server that is already running, and stands in no file.
-    pub(crate) fn running(external: External) -> Self {
+    pub(crate) fn running(external: ExternalSpec) -> Self {
         Self { kind: ServiceKind::External(external), cgi: None, lambda: None, at: ServiceSpans::default() }
     }
 }
@@ -404,7 +404,7 @@ pub enum ServiceKind {
     /// looked up in `PATH`.
     Managed(Box<ServiceSpec>),
     /// Somebody else does.
-    External(External),
+    External(ExternalSpec),
 }
 
 /// Where a service and its parts stand in the file.

@@ -52,7 +52,9 @@ pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<D
         let ServiceKind::External(external) = &service.kind else {
             continue;
         };
-        if let Some(own) = config.listen.iter().find(|listener| leads_to(&external.addr, &listener.address)) {
+        if let Some(own) =
+            config.listen.iter().find(|own| external.servers.iter().any(|addr| leads_to(addr, &own.address)))
+        {
             let message = format!(
                 "the service {} has the address that Pilotlight itself listens on, so a request would go round in circles",
                 shown(service.name())

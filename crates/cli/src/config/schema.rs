@@ -16,7 +16,8 @@ use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRES
 pub use operate::{ACCESS_LOG, ADMIN, LOG, METRICS, TRACES};
 pub use schedule::SCHEDULE;
 pub use service::{
-    SERVICE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LAMBDA, SERVICE_LIMITS, SERVICE_QUEUE,
+    SERVICE, SERVICE_BALANCE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LAMBDA, SERVICE_LIMITS,
+    SERVICE_QUEUE,
 };
 pub use tls::{
     TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
@@ -281,6 +282,8 @@ pub enum Part {
     CacheRedis,
     /// `[services.NAME]`.
     Service,
+    /// `[services.NAME.balance]`.
+    ServiceBalance,
     /// `[services.NAME.cgi]`.
     ServiceCgi,
     /// `[services.NAME.lambda]`.
@@ -347,7 +350,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 43] = [
+    pub const ALL: [Part; 44] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -360,6 +363,7 @@ impl Part {
         Part::Cache,
         Part::CacheRedis,
         Part::Service,
+        Part::ServiceBalance,
         Part::ServiceCgi,
         Part::ServiceLambda,
         Part::ServiceQueue,
@@ -409,6 +413,7 @@ impl Part {
             Part::Cache => CACHE,
             Part::CacheRedis => CACHE_REDIS,
             Part::Service => SERVICE,
+            Part::ServiceBalance => SERVICE_BALANCE,
             Part::ServiceCgi => SERVICE_CGI,
             Part::ServiceLambda => SERVICE_LAMBDA,
             Part::ServiceQueue => SERVICE_QUEUE,
@@ -457,6 +462,7 @@ impl Part {
             Part::Cache => "in [cache]",
             Part::CacheRedis => "in [cache.redis]",
             Part::Service => "in [services.NAME]",
+            Part::ServiceBalance => "in [services.NAME.balance]",
             Part::ServiceCgi => "in [services.NAME.cgi]",
             Part::ServiceLambda => "in [services.NAME.lambda]",
             Part::ServiceQueue => "in [services.NAME.queue]",

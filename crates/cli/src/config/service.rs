@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pilotlight_gateway::{CgiOptions, CgiProtocol, External, ExternalAddr, ServerProtocol};
+use pilotlight_gateway::{CgiOptions, CgiProtocol, ExternalSpec, ServerProtocol};
 use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport, is_own_variable};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::address;
+use super::balance;
 use super::cgi::{self, Cgi};
 use super::cold_start;
 use super::diagnostic::{Code, Diagnostic, Span};
@@ -46,7 +46,7 @@ fn managed_keys() -> impl Iterator<Item = &'static str> {
     schema::SERVICE
         .iter()
         .map(|key| key.name)
-        .filter(|name| !["command", "url", "transport", "cgi", "lambda"].contains(name))
+        .filter(|name| !["command", "url", "balance", "transport", "cgi", "lambda"].contains(name))
 }
 
 pub(super) fn read_all(field: Option<Field<'_>>, for_all: ForAll<'_>, found: &mut Vec<Diagnostic>) -> Services {
@@ -109,11 +109,15 @@ fn read<'a>(
             None
         }
         (Some(command), None) => {
+            if let Some(field) = section.field("balance") {
+                let message = "`balance` is for servers that somebody else starts, and this service has a `command`";
+                let help = "`max_instances` and `concurrency` say how many instances share the requests";
+                found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
+            }
             let spec = ServiceSpec::new(name, Vec::new(), Transport::Pipe);
             managed(spec, &section, &command, for_all, found)
         }
-        (None, Some(url)) => external(&section, &url, for_all.folder, found)
-            .map(|(addr, protocol)| External { name: name.to_owned(), addr, protocol })
+        (None, Some(url)) => external(name, &section, &url, for_all.folder, found)
             .map(|external| (ServiceKind::External(external), ServiceSpans::default())),
     };
     let (mut kind, spans) = kind.filter(|_| good_name)?;
@@ -176,13 +180,14 @@ fn check_name(name: &str, at: &Span) -> Result<(), Diagnostic> {
 }
 
 fn external(
+    name: &str,
     section: &Section<'_>,
     url: &Field<'_>,
     folder: &Path,
     found: &mut Vec<Diagnostic>,
-) -> Option<(ExternalAddr, ServerProtocol)> {
-    for name in managed_keys() {
-        if let Some(field) = section.field(name) {
+) -> Option<ExternalSpec> {
+    for key in managed_keys() {
+        if let Some(field) = section.field(key) {
             found.push(no_use_with_url(&field, url));
         }
     }
@@ -201,16 +206,16 @@ fn external(
         let help = "a service with `url` speaks \"http\", \"h2c\", \"fastcgi\", \"scgi\" or \"uwsgi\"";
         found.push(no_use_with_url(field, url).help(help));
     }
-    let text = noted(url.string(), found)?;
-    let read = address::upstream(text, folder).map_err(|wrong| url.rejected(wrong));
-    let (addr, of_url) = noted(read, found)?;
+    let (servers, of_url) = balance::servers(url, folder, found)?;
+    let balance = balance::read(section, servers.len(), found);
     // `http://` with another transport is how h2c was written before it had a scheme.
     let is_open = of_url == ServerProtocol::Http1;
     if let (Some(field), Some(protocol)) = (transport, protocol.filter(|protocol| !is_open && *protocol != of_url)) {
         let message = format!("`transport` and the scheme of `url` say two different things: {protocol:?}, {of_url:?}");
         found.push(Diagnostic::error(Code::Conflict, field.at, message).help("take `transport` away"));
     }
-    Some((addr, protocol.filter(|_| is_open).unwrap_or(of_url)))
+    let protocol = protocol.filter(|_| is_open).unwrap_or(of_url);
+    Some(ExternalSpec { name: name.to_owned(), servers, protocol, balance })
 }
 
 fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {

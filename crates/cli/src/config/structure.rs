@@ -2,7 +2,9 @@
 //! number goes. The JSON Schema for editors is made from this and from `schema`; the ranges are those of the types that
 //! the readers read into.
 
-use pilotlight_gateway::{CgiOptions, GatewayOptions, LambdaOptions, LimitSpec, Limits, RateSpec, RedisOptions};
+use pilotlight_gateway::{
+    BalanceOptions, CgiOptions, GatewayOptions, LambdaOptions, LimitSpec, Limits, RateSpec, RedisOptions,
+};
 use pilotlight_supervisor::{CgroupLimits, HealthCheck, QueueLimits, RecycleLimits, ResourceLimits, ServiceSpec};
 
 use super::schema::Part;
@@ -63,6 +65,7 @@ pub fn section_of(part: Part, key: &str) -> Option<Part> {
         (Part::TlsAcme, "fallback") => Part::TlsAcmeFallback,
         (Part::TlsAcme, "on_demand") => Part::TlsAcmeOnDemand,
         (Part::Cache, "redis") => Part::CacheRedis,
+        (Part::Service, "balance") => Part::ServiceBalance,
         (Part::Service, "cgi") => Part::ServiceCgi,
         (Part::Service, "lambda") => Part::ServiceLambda,
         (Part::Service, "queue") => Part::ServiceQueue,
@@ -138,6 +141,7 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
         (Part::Service, "max_requests") => whole(&RecycleLimits::MAX_REQUESTS),
         (Part::Service, "max_failures") => whole(&ServiceSpec::MAX_FAILURES),
         (Part::Service, "keep_releases") => whole(&ServiceSpec::KEEP_RELEASES),
+        (Part::ServiceBalance, "max_failures") => whole(&BalanceOptions::MAX_FAILURES),
         (Part::ServiceCgi, "keep_connections") => whole(&CgiOptions::KEEP_CONNECTIONS),
         (Part::ServiceLambda, "memory_size") => whole(&LambdaOptions::MEMORY_SIZE),
         (Part::ServiceHealth, "status") => whole(&HealthCheck::STATUS),

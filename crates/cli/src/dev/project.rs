@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pilotlight_dev::{Changes, Follows, Guess, Ignore, Installed, Over, Serves, guess, label, of_command, render};
 use pilotlight_gateway::{
-    EVENTS_PATH, External, ExternalAddr, ListenAddr, PlainHttp, Reloading, RouteSpec, RouteTo, ServerProtocol,
+    EVENTS_PATH, ExternalAddr, ExternalSpec, ListenAddr, PlainHttp, Reloading, RouteSpec, RouteTo, ServerProtocol,
 };
 use pilotlight_supervisor::EarlyRequests;
 
@@ -143,7 +143,7 @@ impl Project {
 
     fn add_events(&self, config: &mut Config) {
         let addr = ExternalAddr::Tcp(self.events.ip().to_string(), self.events.port());
-        let external = External { name: EVENTS_SERVICE.to_owned(), addr, protocol: ServerProtocol::Http1 };
+        let external = ExternalSpec::one(EVENTS_SERVICE, addr, ServerProtocol::Http1);
         let to = RouteTo::Service(config.services.len());
         config.services.push(Service::running(external));
         let mut hosts: Vec<Option<String>> = config.routes.iter().map(|route| route.host.clone()).collect();

@@ -169,7 +169,7 @@ fn service(target: &ServiceTarget) -> Value {
                     "queue_length": service.waiting() })
         }
         ServiceTarget::External(external) => {
-            json!({ "name": external.name, "kind": "external", "address": external.addr.to_string() })
+            json!({ "name": external.name(), "kind": "external", "address": external.address() })
         }
     }
 }

@@ -15,8 +15,9 @@ use super::shared::Shared;
 use crate::metrics::recent::RecentTimes;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
-use crate::options::ServiceTarget;
-use crate::timing::{Layer, milliseconds};
+use crate::options::{External, ServiceTarget};
+use crate::timing::{Layer, Moment, milliseconds};
+use crate::upstream::server;
 
 /// The whole gateway.
 pub(super) fn gateway(shared: &Shared) -> Value {
@@ -176,7 +177,8 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
         ServiceTarget::External(external) => json!({
             "kind": "external",
             "transport": target.protocol().name(),
-            "address": external.addr.to_string(),
+            "address": external.address(),
+            "servers": servers(external),
             "state": "external",
             "instances": [],
             "memory_bytes": null,
@@ -186,6 +188,20 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
         value.extend(more);
     }
     value
+}
+
+/// Of several: what is open at each, and whether it is left out.
+fn servers(external: &External) -> Value {
+    let Some(group) = external.group() else { return Value::Null };
+    let now = server::millis(Moment::now());
+    let each = external.spec().servers.iter().enumerate().map(|(index, addr)| {
+        json!({
+            "address": addr.to_string(),
+            "open": group.open(index),
+            "state": if group.is_ejected(index, now) { "ejected" } else { "in" },
+        })
+    });
+    each.collect()
 }
 
 /// Invocations that failed.

@@ -214,9 +214,11 @@ impl Inbound {
 
     /// What the supervisor knows of the instance that was asked.
     pub(super) fn instance_state(&self) -> Instance {
-        self.instance.as_ref().map_or(Instance::default(), |instance| Instance {
+        let has_others = self.seat.as_ref().is_some_and(|seat| seat.has_others(self.tried));
+        self.instance.as_ref().map_or(Instance { has_others, ..Instance::default() }, |instance| Instance {
             drains: instance.drain_announced() || instance.drain_requested(),
             has_ended: instance.ended_now().is_some(),
+            has_others,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Version;
 use http::header::{HeaderValue, UPGRADE};
+use pilotlight_balance::Tried;
 use pilotlight_cache::{Fill, Forward, Lookup, Stored};
 use pilotlight_files::Script;
 use pilotlight_supervisor::{Instance, Lease};
@@ -30,6 +31,7 @@ use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::target::{Hop, RequestUrl, Trust};
 use crate::upstream::first_byte::FirstByte;
+use crate::upstream::server::Seat;
 use crate::worker::{Upstream, Worker};
 
 /// A response without its body, and the body.
@@ -96,6 +98,9 @@ pub(super) struct Inbound {
     /// The instance that is asked, or was last.
     pub(super) instance: Option<Arc<Instance>>,
     pub(super) lease: Option<Lease>,
+    /// The place at a server, of a service that has several, and those that were asked.
+    pub(super) seat: Option<Seat>,
+    pub(super) tried: Tried,
     /// The wait for what is being done.
     pub(super) wait: Option<FirstByte>,
 }
@@ -161,6 +166,8 @@ impl Inbound {
             stale,
             instance,
             lease,
+            seat: None,
+            tried: Tried::default(),
             wait,
         })
     }

@@ -21,8 +21,11 @@ use crate::timing::{Layer, Moment};
 use crate::traces::TryOutcome;
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
+use crate::upstream::server::{self, Seat};
 use crate::upstream::silence::SilenceLimit;
-use crate::upstream::{self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, lambda, pipe};
+use crate::upstream::{
+    self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, lambda, pipe, seated,
+};
 use crate::worker::Upstream;
 
 impl Inbound {
@@ -131,6 +134,7 @@ impl Inbound {
         if self.service().is_none() && kept == Kept::MayBeUsed {
             self.record.end_phase(Layer::Queue);
             self.wait = None;
+            self.choose_server();
         }
         if self.wait.is_none() {
             self.wait = Some(self.new_wait());
@@ -142,39 +146,19 @@ impl Inbound {
         if let Some(answer) = self.find_script() {
             return answer;
         }
-        let mut one = Try { lease: &mut self.lease, first_byte: &mut self.wait };
-        let result = match &*self.upstream {
-            Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
-            Upstream::Http(_, pool) => http::send(pool, None, &mut one, &self.outbound, body, kept).await,
-            Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, &self.outbound, body, kept)).await,
-            Upstream::ExternalHttp2(external, pool) => {
-                Box::pin(http2::send(pool, Some(&external.addr), &mut one, &self.outbound, body, kept)).await
-            }
-            Upstream::External(external, pool) => {
-                http::send(pool, Some(&external.addr), &mut one, &self.outbound, body, kept).await
-            }
-            Upstream::Cgi(_, protocol, pool) => {
-                let options = self.route.cgi.as_deref();
-                let to = cgi::To { pool, protocol: *protocol, options, external: None };
-                Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
-            }
-            Upstream::ExternalCgi(external, protocol, pool) => {
-                let options = self.route.cgi.as_deref();
-                let to = cgi::To { pool, protocol: *protocol, options, external: Some(&external.addr) };
-                Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
-            }
-            Upstream::Lambda(service) => {
-                let (functions, options) = (&self.worker.common.functions, self.route.lambda.as_deref());
-                Box::pin(lambda::send(functions, service, options, &mut one, &self.outbound, body)).await
-            }
-        };
+        let result = self.ask(body, kept).await;
         self.record.end_phase(Layer::Service);
         self.record.end_try(|| match &result {
             Ok(answer) => TryOutcome::Answered(answer.status.as_u16()),
             Err(failed) => TryOutcome::Failed(error_type(&failed.error)),
         });
+        self.judge_server(&result);
         match result {
             Ok(answer) => {
+                let answer = match self.seat.take() {
+                    Some(seat) => seated::hold(answer, seat),
+                    None => answer,
+                };
                 let answer = match self.route.cgi.as_deref() {
                     Some(options) => site::sent_file(&self.worker, options, self.head(), answer),
                     None => answer,
@@ -185,6 +169,68 @@ impl Inbound {
                 Event::Answered { answer: Box::new(Fetched { answer, timing: Timing { sent, received } }), status }
             }
             Err(failed) => self.send_failed(failed),
+        }
+    }
+
+    /// One try: sends the request and waits for the head of the response.
+    async fn ask(&mut self, body: Option<Box<RequestBody>>, kept: Kept) -> Result<ServiceResponse, Failed> {
+        let mut one = Try { lease: &mut self.lease, first_byte: &mut self.wait };
+        let seat = self.seat.as_ref();
+        match &*self.upstream {
+            Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
+            Upstream::Http(_, pool) => http::send(pool, None, &mut one, &self.outbound, body, kept).await,
+            Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, &self.outbound, body, kept)).await,
+            Upstream::ExternalHttp2(external, pool) => {
+                Box::pin(http2::send(pool, server::server(external, seat), &mut one, &self.outbound, body, kept)).await
+            }
+            Upstream::External(external, pool) => {
+                http::send(pool, server::server(external, seat), &mut one, &self.outbound, body, kept).await
+            }
+            Upstream::Cgi(_, protocol, pool) => {
+                let options = self.route.cgi.as_deref();
+                let to = cgi::To { pool, protocol: *protocol, options, external: None };
+                Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
+            }
+            Upstream::ExternalCgi(external, protocol, pool) => {
+                let options = self.route.cgi.as_deref();
+                let to = cgi::To { pool, protocol: *protocol, options, external: server::server(external, seat) };
+                Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
+            }
+            Upstream::Lambda(service) => {
+                let (functions, options) = (&self.worker.common.functions, self.route.lambda.as_deref());
+                Box::pin(lambda::send(functions, service, options, &mut one, &self.outbound, body)).await
+            }
+        }
+    }
+
+    /// The server that is asked next, of a service that has several.
+    fn choose_server(&mut self) {
+        let (Upstream::External(external, _)
+        | Upstream::ExternalHttp2(external, _)
+        | Upstream::ExternalCgi(external, ..)) = &*self.upstream
+        else {
+            return;
+        };
+        if external.group().is_none() {
+            return;
+        }
+        self.seat = None; // what was asked before has nothing open of this request
+        let (head, peer) = (&self.outbound.head, &self.client.peer);
+        let client = self.client.settings.trust_forwarded.client(head.headers(), peer.address());
+        self.seat = Seat::choose(external, self.tried, self.record.timeline.last(), head, client);
+    }
+
+    /// Learns from what came of a try whether the server is to be asked again.
+    fn judge_server(&mut self, result: &Result<ServiceResponse, Failed>) {
+        let Some(seat) = &self.seat else { return };
+        self.tried.add(seat.index());
+        match result {
+            Ok(answer) if matches!(answer.status.as_u16(), 502..=504) => seat.failed(&answer.status),
+            Ok(_) => seat.answered(),
+            // A connection that was kept, and closed just then, says nothing.
+            Err(Failed { reuse: Reuse::Kept, error: SendError::Upstream(UpstreamError::Closed { .. }), .. }) => {}
+            Err(Failed { error: SendError::Upstream(error), .. }) if seated::is_its_fault(error) => seat.failed(error),
+            Err(_) => {}
         }
     }
 

@@ -21,12 +21,13 @@ use pilotlight_supervisor::Lease;
 use super::first_byte::Awaited;
 use super::http1::{self, BodyLength, Keep, ResponseHead};
 use super::one_try::{Kept, Try};
+use super::server::Server;
 use super::silence::Silence;
 use super::sockets::{Connection, Pool};
 use super::turn::{self, Turn};
 use super::{BodyLeft, Failed, SendError, ServiceResponse, UpstreamError};
 use crate::body::{CutError, ResponseBody, Source};
-use crate::options::{CgiOptions, ExternalAddr};
+use crate::options::CgiOptions;
 use crate::outbound::Outbound;
 use crate::request_body::RequestBody;
 use pilotlight_exchange::retry::Reuse;
@@ -46,8 +47,8 @@ pub(crate) struct To<'a> {
     pub(crate) pool: &'a Rc<Pool>,
     pub(crate) protocol: Protocol,
     pub(crate) options: Option<&'a CgiOptions>,
-    /// The address of a server of somebody else's.
-    pub(crate) external: Option<&'a ExternalAddr>,
+    /// A server of somebody else's.
+    pub(crate) external: Option<Server<'a>>,
 }
 
 /// Sends a request and waits for the head of the response.

@@ -15,25 +15,25 @@ use pilotlight_supervisor::Lease;
 use super::first_byte::Awaited;
 use super::http1::{self, BodyLength, Decoded, Decoder, Keep, Malformed};
 use super::one_try::{Kept, Try};
+use super::server::Server;
 use super::silence::Silence;
 use super::sockets::{Connection, MAX_IDLE, Pool};
 use super::turn::{self, Turn};
 use super::{Failed, SendError, ServiceResponse, Upgraded, UpstreamError};
 use crate::body::{CutError, ResponseBody, Source};
-use crate::options::ExternalAddr;
 use crate::outbound::Outbound;
 use crate::protocols::ServiceProtocol;
 use crate::pump::{BodyFraming, Pump};
 use crate::request_body::RequestBody;
 use crate::upgrades;
 
-/// Sends a request and waits for the head of the response. `external`: the address of a server of somebody else's.
+/// Sends a request and waits for the head of the response. `external`: a server of somebody else's.
 ///
 /// # Cancel safety
 /// Dropping it closes the connection, which is how HTTP/1.1 tells a service that the client has gone.
 pub(crate) async fn send(
     pool: &Rc<Pool>,
-    external: Option<&ExternalAddr>,
+    external: Option<Server<'_>>,
     one: &mut Try<'_>,
     outbound: &Outbound,
     body: Option<Box<RequestBody>>,

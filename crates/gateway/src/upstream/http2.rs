@@ -20,12 +20,12 @@ use pilotlight_supervisor::Lease;
 
 use super::first_byte::{Awaited, Awaiting};
 use super::one_try::{Kept, Try};
+use super::server::Server;
 use super::silence::Silence;
-use super::sockets::place;
+use super::sockets::{number, place};
 use super::{BodyLeft, Failed, SendError, ServiceResponse, UpstreamError};
 use crate::body::{CutError, ResponseBody, Source};
 use crate::fields::{is_hop_by_hop, strip_hop_by_hop};
-use crate::options::ExternalAddr;
 use crate::outbound::Outbound;
 use crate::request_body::RequestBody;
 
@@ -38,20 +38,20 @@ pub(crate) use pool::Pool;
 use pool::{Counted, Follows, Sent, failure};
 use upload::Upload;
 
-/// Sends a request and waits for the head of the response. `external`: the address of a server of somebody else's.
+/// Sends a request and waits for the head of the response. `external`: a server of somebody else's.
 ///
 /// # Cancel safety
 /// Dropping it resets the stream, which is how HTTP/2 tells a service that the client has gone.
 pub(crate) async fn send(
     pool: &Rc<Pool>,
-    external: Option<&ExternalAddr>,
+    external: Option<Server<'_>>,
     one: &mut Try<'_>,
     outbound: &Outbound,
     body: Option<Box<RequestBody>>,
     kept: Kept,
 ) -> Result<ServiceResponse, Failed> {
     let instance = one.lease.as_ref().map(|lease| Arc::clone(lease.instance()));
-    let number = instance.as_ref().map_or(0, |instance| instance.number());
+    let number = number(instance.as_deref(), external);
     let whole = |body, error, reuse| Failed { error, body: BodyLeft::Whole(body), reuse };
     let (Some(place), Some(first_byte)) = (place(instance.as_ref().map(|i| i.endpoint()), external), &*one.first_byte)
     else {

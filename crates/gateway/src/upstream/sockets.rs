@@ -9,12 +9,12 @@ use bytes::BytesMut;
 use pilotlight_exchange::retry::Reuse;
 use pilotlight_http1::FieldTable;
 use pilotlight_send_batch::Batch;
-use pilotlight_supervisor::{Endpoint, Service};
+use pilotlight_supervisor::{Endpoint, Instance, Service};
 
 use super::backlog;
+use super::server::Server;
 use super::{BodyLeft, Failed, SendError, UpstreamError};
 use crate::net::{Destination, Socket};
-use crate::options::ExternalAddr;
 use crate::request_body::RequestBody;
 
 /// Connections kept open to one service by one worker.
@@ -42,7 +42,7 @@ pub(crate) struct Pool {
 pub(super) struct Connection {
     pub(super) socket: Socket,
     pub(super) read: BytesMut,
-    /// The instance it leads to, 0 for a server of somebody else's.
+    /// The instance it leads to, or the server of somebody else's.
     pub(super) instance: u64,
 }
 
@@ -101,12 +101,17 @@ impl Pool {
 }
 
 /// Where it listens; `None` for what speaks no HTTP.
-pub(super) fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<&'a ExternalAddr>) -> Option<Destination<'a>> {
+pub(super) fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<Server<'a>>) -> Option<Destination<'a>> {
     match (endpoint, external) {
         (Some(Endpoint::Http(address)), _) => Some(Destination::Instance(address)),
-        (_, Some(addr)) => Some(Destination::External(addr)),
+        (_, Some(server)) => Some(Destination::External(server.addr, server.connect_timeout)),
         (Some(Endpoint::Pipe | Endpoint::RuntimeApi(_)) | None, None) => None,
     }
+}
+
+/// What the kept connections to it have in common.
+pub(super) fn number(instance: Option<&Instance>, external: Option<Server<'_>>) -> u64 {
+    instance.map_or_else(|| external.map_or(0, |server| server.number), Instance::number)
 }
 
 /// Not reachable: the upstream's kind is the transport.

@@ -9,9 +9,9 @@ use pilotlight_exchange::retry::Reuse;
 
 use super::first_byte::{Awaited, Awaiting};
 use super::one_try::{Kept, Try};
-use super::sockets::{Connection, Counted, Pool, READ_SIZE, connect, no_place, no_wait, place};
+use super::server::Server;
+use super::sockets::{Connection, Counted, Pool, READ_SIZE, connect, no_place, no_wait, number, place};
 use super::{BodyLeft, Delivery, Failed, SendError, ServiceResponse, UpstreamError, closed};
-use crate::options::ExternalAddr;
 use crate::outbound::Outbound;
 use crate::pump::{Pump, PumpError};
 use crate::request_body::{BodyError, RequestBody};
@@ -112,13 +112,13 @@ impl Turn {
     }
 }
 
-/// Sends a request and waits for the head of the response. `external`: the address of a server of somebody else's.
+/// Sends a request and waits for the head of the response. `external`: a server of somebody else's.
 ///
 /// # Cancel safety
 /// Dropping it closes the connection, which tells a service that the client has gone.
 pub(super) async fn send<E: Exchange>(
     pool: &Rc<Pool>,
-    external: Option<&ExternalAddr>,
+    external: Option<Server<'_>>,
     one: &mut Try<'_>,
     outbound: &Outbound,
     body: Option<Box<RequestBody>>,
@@ -126,7 +126,7 @@ pub(super) async fn send<E: Exchange>(
     begin: impl FnOnce(Connection, Option<Box<RequestBody>>) -> E,
 ) -> Result<ServiceResponse, Failed> {
     let instance = one.lease.as_ref().map(|lease| Arc::clone(lease.instance()));
-    let number = instance.as_ref().map_or(0, |instance| instance.number());
+    let number = number(instance.as_deref(), external);
     let Some(place) = place(instance.as_ref().map(|i| i.endpoint()), external) else {
         return Err(no_place(pool, body));
     };

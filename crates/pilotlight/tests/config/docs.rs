@@ -27,6 +27,7 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::Cache => "## `[cache]`",
         Part::CacheRedis => "## `[cache.redis]`",
         Part::Service => "## `[services.NAME]`",
+        Part::ServiceBalance => "## `[services.NAME.balance]`",
         Part::ServiceCgi => "## `[services.NAME.cgi]`",
         Part::ServiceLambda => "## `[services.NAME.lambda]`",
         Part::ServiceHealth => "## `[services.NAME.health]`",
@@ -176,6 +177,10 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             "[services.a]\ncommand=\"a\"\n[services.a.limits]\nopen_files = 0\nprocesses = 0\ncpu_seconds = 0\nfile_size = \"0B\"\naddress_space = \"1B\"",
         ),
         (Part::ServiceCgroup, "[services.a]\ncommand=\"a\"\n[services.a.cgroup]\nmemory = \"1B\"\ncpu = 0"),
+        (
+            Part::ServiceBalance,
+            "[services.a]\nurl=[\"http://a\", \"http://b\"]\n[services.a.balance]\nmax_failures = 0\neject_time = \"0s\"\nslow_start = \"0s\"\nconnect_timeout = \"0s\"",
+        ),
         (Part::ServiceQueue, "[services.a]\ncommand=\"a\"\n[services.a.queue]\nmax = 0\ntimeout = \"0s\""),
         (
             Part::RouteCache,

@@ -242,6 +242,9 @@ fn fragment(takes: &str, part: Part, key: &Key) -> Value {
         | "a list of patterns" => {
             json!({ "type": "array", "items": string })
         }
+        "a list of numbers" => {
+            json!({ "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 1000 } })
+        }
         "a list of statuses" => json!({ "type": "array", "minItems": 1, "items": {
             "anyOf": [{ "type": "integer", "minimum": 200, "maximum": 599 }, { "enum": ["2xx", "3xx", "4xx", "5xx"] }]
         } }),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::HeaderName;
 use pilotlight_cli::config::{Config, LogFormat, LogOptions, ServiceKind, Workers, commands, parse};
 use pilotlight_gateway::{
-    Abandoned, AccessFormat, CacheOptions, CacheSettings, External, ExternalAddr, LanguageOrder, Limits, ListenAddr,
-    PolicyOptions, RouteCache, RouteControl, RouteLimit, RouteRules, ServerProtocol, Settings, TagFields,
+    Abandoned, AccessFormat, CacheOptions, CacheSettings, ExternalAddr, ExternalSpec, LanguageOrder, Limits,
+    ListenAddr, PolicyOptions, RouteCache, RouteControl, RouteLimit, RouteRules, ServerProtocol, Settings, TagFields,
     TrustForwarded, Upgrades,
 };
 use pilotlight_logs::{Destination, Facility, Peer, SyslogFormat};
@@ -157,8 +157,7 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert_eq!(managed(&config, 2).transport, Transport::Http(HttpSocket::Unix));
     assert_eq!(managed(&config, 2).argv, ["/usr/bin/plain"]);
     let upstreams: Vec<&ServiceKind> = config.services[3..].iter().map(|service| &service.kind).collect();
-    let external =
-        |name: &str, addr, protocol| ServiceKind::External(External { name: name.to_owned(), addr, protocol });
+    let external = |name: &str, addr, protocol| ServiceKind::External(ExternalSpec::one(name, addr, protocol));
     let tcp = external("old", ExternalAddr::Tcp("localhost".to_owned(), 9000), ServerProtocol::H2c);
     let unix = external("socket", ExternalAddr::Unix("/etc/pilotlight/run/app.sock".into()), ServerProtocol::Http1);
     assert_eq!(upstreams, [&tcp, &unix]);

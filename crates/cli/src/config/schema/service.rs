@@ -10,7 +10,13 @@ pub const SERVICE: &[Key] = &[
         "[\"./app\", \"--flag\"]",
         &["cmd", "exec", "run", "executable", "start", "program"],
     ),
-    key("url", A_STRING, "\"http://127.0.0.1:9000\"", &["upstream", "target", "proxy_pass", "uri", "backend"]),
+    key(
+        "url",
+        "a string or a list of strings",
+        "\"http://127.0.0.1:9000\"",
+        &["upstream", "target", "proxy_pass", "uri", "backend"],
+    ),
+    key("balance", A_SECTION, "{ by = \"client\" }", &["lb_policy", "load_balancing", "lb", "loadbalancer"]),
     key(
         "transport",
         "\"pipe\", \"http\", \"h2c\", \"fastcgi\", \"scgi\", \"uwsgi\" or \"lambda\"",
@@ -124,6 +130,21 @@ pub const SERVICE_LAMBDA: &[Key] = &[
 pub const SERVICE_QUEUE: &[Key] = &[
     key("max", "a number", "100", &["size", "length", "limit"]),
     key("timeout", A_TIME, "\"5s\"", &["wait", "max_wait"]),
+];
+
+/// The keys of `[services.NAME.balance]`.
+pub const SERVICE_BALANCE: &[Key] = &[
+    key(
+        "by",
+        "\"requests\", \"client\", \"header:NAME\" or \"cookie:NAME\"",
+        "\"client\"",
+        &["policy", "algorithm", "method", "lb_policy", "hash"],
+    ),
+    key("weights", "a list of numbers", "[3, 1]", &["weight", "weighted"]),
+    key("max_failures", "a number", "3", &["max_fails", "failures", "consecutive_errors", "unhealthy_threshold"]),
+    key("eject_time", A_TIME, "\"10s\"", &["fail_duration", "fail_timeout", "ejection_time", "base_ejection_time"]),
+    key("slow_start", A_TIME_OR_NONE, "\"30s\"", &["slowstart", "warm_up", "slow_start_window"]),
+    key("connect_timeout", A_TIME, "\"2s\"", &["dial_timeout", "proxy_connect_timeout"]),
 ];
 
 /// The keys of `[services.NAME.health]`.

@@ -30,7 +30,7 @@ fn is_told_variables(service: &ServiceTarget) -> bool {
         ServiceTarget::Managed(_, transport) => {
             matches!(transport, Transport::FastCgi(_) | Transport::Scgi(_) | Transport::Uwsgi(_))
         }
-        ServiceTarget::External(external) => matches!(external.protocol, ServerProtocol::Cgi(_)),
+        ServiceTarget::External(external) => matches!(external.spec().protocol, ServerProtocol::Cgi(_)),
     }
 }
 

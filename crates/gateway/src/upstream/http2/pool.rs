@@ -45,7 +45,7 @@ pub(crate) struct Pool {
 
 /// A connection, which its task drives.
 pub(super) struct Connection {
-    /// The instance it leads to, 0 for a server of somebody else's.
+    /// The instance it leads to, or the server of somebody else's.
     instance: u64,
     pub(super) requests: SendRequest<Bytes>,
     pub(super) greeting: Rc<Greeting>,

@@ -76,7 +76,8 @@ pub(super) fn switched(
     }
     let (sending, receiving) = stream;
     let service = ServiceSide::Stream { stream: StreamIo::new(sending, receiving), _connection: connection };
-    let upgraded = Upgraded { service, transport: ServiceProtocol::H2c, read_ahead: BytesMut::new(), lease };
+    let upgraded =
+        Upgraded { service, transport: ServiceProtocol::H2c, read_ahead: BytesMut::new(), lease, seat: None };
     let (status, fields) = (StatusCode::SWITCHING_PROTOCOLS, fields.into());
     ServiceResponse { status, fields, body: ResponseBody::Empty, upgraded: Some(Box::new(upgraded)) }
 }

@@ -1,0 +1,130 @@
+//! The servers of a service that somebody else runs: `url`, and `balance` where there are several.
+
+use std::path::Path;
+
+use pilotlight_gateway::{BalanceBy, BalanceOptions, ExternalAddr, MAX_SERVERS, ServerProtocol};
+use toml::de::DeValue;
+
+use super::address;
+use super::diagnostic::{Code, Diagnostic, Span};
+use super::readers::read_words;
+use super::schema::Part;
+use super::section::{Field, Section, a_number, a_time, noted, or_none};
+use super::shown::shown;
+use super::value::{Rejected, nearest};
+
+/// Where the servers listen, and what all of them speak.
+pub(super) fn servers(
+    url: &Field<'_>,
+    folder: &Path,
+    found: &mut Vec<Diagnostic>,
+) -> Option<(Vec<ExternalAddr>, ServerProtocol)> {
+    let words = match url.value {
+        DeValue::String(text) => vec![(text.to_string(), url.at.clone())],
+        DeValue::Array(list) => read_words(url, list, found)?,
+        _ => {
+            found.push(url.wrong_type());
+            return None;
+        }
+    };
+    if !(1..=MAX_SERVERS).contains(&words.len()) {
+        let message = format!("`url` has {} servers, and a service has 1 to {MAX_SERVERS}", words.len());
+        found.push(Diagnostic::error(Code::OutOfRange, url.at.clone(), message));
+        return None;
+    }
+    let mut servers: Vec<(ExternalAddr, ServerProtocol, Span)> = Vec::with_capacity(words.len());
+    for (text, at) in words {
+        let read =
+            address::upstream(&text, folder).map_err(|wrong| Field { at: at.clone(), ..url.clone() }.rejected(wrong));
+        let (addr, protocol) = noted(read, found)?;
+        if let Some((_, _, first)) = servers.iter().find(|(other, ..)| *other == addr) {
+            let message = format!("the server {} is there twice", shown(&text));
+            let help = "`weights` in [services.NAME.balance] gives a server a larger share";
+            found
+                .push(Diagnostic::error(Code::Conflict, at, message).related(first.clone(), "the other is").help(help));
+            return None;
+        }
+        if let Some((_, _, first)) = servers.iter().find(|(_, other, _)| *other != protocol) {
+            let message = "the servers of a service speak one protocol, and these are two";
+            let help = "make two services of them, and a route to each";
+            found
+                .push(Diagnostic::error(Code::Conflict, at, message).related(first.clone(), "the other is").help(help));
+            return None;
+        }
+        servers.push((addr, protocol, at));
+    }
+    let protocol = servers.first()?.1;
+    Some((servers.into_iter().map(|(addr, ..)| addr).collect(), protocol))
+}
+
+/// How several servers share the requests.
+pub(super) fn read(section: &Section<'_>, count: usize, found: &mut Vec<Diagnostic>) -> BalanceOptions {
+    let mut options = BalanceOptions::default();
+    if let Some(field) = section.field("balance").filter(|_| count < 2) {
+        let message = "`balance` is for several servers, and this service has one";
+        let help = "write url = [\"http://10.0.0.1:9000\", \"http://10.0.0.2:9000\"], or take `balance` away";
+        found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
+        return options;
+    }
+    let Some(part) = section.part("balance", Part::ServiceBalance, "in the service's balance", found) else {
+        return options;
+    };
+    let settings = &mut options.settings;
+    part.set("max_failures", a_number(&BalanceOptions::MAX_FAILURES), &mut settings.max_failures, found);
+    part.set("eject_time", a_time(&BalanceOptions::EJECT_TIME), &mut settings.eject_time, found);
+    let mut slow_start = None;
+    part.set("slow_start", or_none(a_time(&BalanceOptions::SLOW_START)), &mut slow_start, found);
+    settings.slow_start = slow_start.unwrap_or_default();
+    part.set("connect_timeout", a_time(&BalanceOptions::CONNECT_TIMEOUT), &mut options.connect_timeout, found);
+    part.set("by", by, &mut options.by, found);
+    if let Some(field) = part.field("weights") {
+        options.weights = weights(&field, count, found).unwrap_or_default();
+    }
+    options
+}
+
+fn by(field: &Field<'_>) -> Result<BalanceBy, Diagnostic> {
+    const HELP: &str = "it is \"requests\", \"client\", \"header:NAME\" or \"cookie:NAME\"";
+    let text = field.string()?;
+    let wrong = |what: &str, help: &str| field.rejected(Rejected::help(format!("{} {what}", shown(text)), help));
+    match text.split_once(':') {
+        None if text == "requests" => Ok(BalanceBy::Requests),
+        None if text == "client" => Ok(BalanceBy::Client),
+        Some(("header", name)) => {
+            name.parse().map(BalanceBy::Header).map_err(|_| wrong("is not the name of a field", HELP))
+        }
+        Some(("cookie", name)) => {
+            let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+            let is_name = !name.is_empty() && name.bytes().all(is_good);
+            if is_name {
+                Ok(BalanceBy::Cookie(name.to_owned()))
+            } else {
+                Err(wrong("is not the name of a cookie", HELP))
+            }
+        }
+        _ => {
+            let near = match text {
+                "ip" | "ip_hash" | "client_ip" | "source" | "address" => Some("client"),
+                "least_conn" | "leastconn" | "least_requests" | "round_robin" | "random" => Some("requests"),
+                _ => nearest(text, ["requests", "client"]),
+            };
+            let help = near.map_or(HELP.to_owned(), |near| format!("did you mean \"{near}\"?"));
+            Err(wrong("is nothing to choose by", &help))
+        }
+    }
+}
+
+fn weights(field: &Field<'_>, count: usize, found: &mut Vec<Diagnostic>) -> Option<Vec<u32>> {
+    let list = noted(field.value.as_array().ok_or_else(|| field.wrong_type()), found)?;
+    if list.len() != count {
+        let message = format!("`weights` has {} numbers, and `url` has {count} servers", list.len());
+        let help = "write one for each server, in the order of `url`";
+        found.push(Diagnostic::error(Code::Conflict, field.at.clone(), message).help(help));
+        return None;
+    }
+    let each = list.iter().map(|item| {
+        let one = Field { value: item.get_ref(), at: item.span(), ..field.clone() };
+        noted(one.number(&BalanceOptions::WEIGHT), found)
+    });
+    each.collect()
+}
