@@ -201,7 +201,7 @@ fn what_is_sent_again() {
 fn the_end_of_an_instance_is_awaited() {
     let connect = |has_ended| {
         let connect = failed(Fault::Connect, BodyLeft::NONE, Instance::default());
-        let end = Event::Instance(Instance { has_ended, drains: false });
+        let end = Event::Instance(Instance { has_ended, ..Instance::default() });
         vec![begin(Lookup::Off(())), Event::Placed, connect, end]
     };
     check(GET, connect(true), &["place", "send", "await end", "place again"]);

@@ -9,7 +9,8 @@ use super::model::{Content, Model, PRIVATE};
 impl Client {
     pub(super) fn instance_state(&self, context: &Context<'_>) -> Instance {
         let state = context.world.0.borrow();
-        Instance { drains: state.draining.contains(&self.instance), has_ended: state.ended.contains(&self.instance) }
+        let (drains, has_ended) = (state.draining.contains(&self.instance), state.ended.contains(&self.instance));
+        Instance { drains, has_ended, has_others: false }
     }
 
     fn failed(&mut self, fault: Fault, is_spent: bool, context: &Context<'_>) -> Event<Model> {
