@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         let service = self.external(name, &format!("http://{server}"));
         self.add(from, "pass", route.clone().with("service", service));
         for (other, weight) in others {
-            self.not_mapped(weight, other, "a service has one server");
+            self.not_mapped(weight, other, "only the first server is taken over: `url` may be a list, add it there");
         }
     }
 

@@ -108,7 +108,7 @@ impl Reader {
             None => Err("a service has one URL, which is not found out"),
         };
         for other in upstreams.iter().skip(1) {
-            let why = "a service has one server".to_owned();
+            let why = "only the first server is taken over: `url` may be a list, add it there".to_owned();
             self.note(directive.line, &format!("reverse_proxy … {other}"), Done::NotMapped(why));
         }
         for one in directive.children().iter().filter(|one| one.name != "to") {
@@ -129,7 +129,7 @@ impl Reader {
 
     /// What stands in the block of `reverse_proxy`.
     pub(super) fn of_proxy(&mut self, one: &Directive, level: &mut Level, upstream: &str) {
-        const ONE_SERVER: &str = "a service has one server";
+        const BALANCE: &str = "`balance` of the service says how several servers share the requests";
         let done = match one.name.as_str() {
             "header_up" | "header_down" => {
                 let (name, rest) = one.args.split_first().map_or(("", &[][..]), |(name, rest)| (name.as_str(), rest));
@@ -173,7 +173,7 @@ impl Reader {
             "flush_interval" | "request_buffers" | "response_buffers" | "stream_timeout" | "stream_close_delay" => {
                 Done::NotNeeded("bodies are streamed, in bounded memory")
             }
-            name if name.starts_with("lb_") || name == "dynamic" => Done::NotMapped(ONE_SERVER.to_owned()),
+            name if name.starts_with("lb_") || name == "dynamic" => Done::NotMapped(BALANCE.to_owned()),
             "trusted_proxies" => Done::NotMapped("`trust_forwarded` at the top is for all routes".to_owned()),
             _ => Done::NotMapped("there is no key for it".to_owned()),
         };

@@ -35,7 +35,11 @@ impl Reader {
         };
         for other in args.iter().skip(1) {
             let option = format!("php_fastcgi … {other}");
-            self.note(directive.line, &option, Done::NotMapped("a service has one server".to_owned()));
+            self.note(
+                directive.line,
+                &option,
+                Done::NotMapped("only the first server is taken over: `url` may be a list, add it there".to_owned()),
+            );
         }
         let mut php = Php {
             root: level.root.clone().unwrap_or_else(|| ".".to_owned()),

@@ -242,12 +242,20 @@ impl<'a> Reader<'a> {
         if is_new {
             self.draft.mapped(first.line, "server", "url of a service");
             for other in servers {
-                self.draft.not_mapped(other.line, other.label(), "a service has one server");
+                self.draft.not_mapped(
+                    other.line,
+                    other.label(),
+                    "only the first server is taken over: `url` may be a list, add it there",
+                );
             }
             for other in upstream.children().iter().filter(|child| child.name != "server") {
                 match other.name.starts_with("keepalive") || other.name == "zone" {
                     true => self.draft.not_needed(other.line, other.name.as_str(), "connections to services are kept"),
-                    false => self.draft.not_mapped(other.line, other.label(), "a service has one server"),
+                    false => self.draft.not_mapped(
+                        other.line,
+                        other.label(),
+                        "`balance` of the service says how several servers share the requests",
+                    ),
                 }
             }
         }

@@ -169,7 +169,7 @@ const NOT_MAPPED: [(&str, &[&str]); 9] = [
     ("bodies are not changed", &["sub_filter", "sub_filter_once", "sub_filter_types", "ssi", "addition_types"]),
     ("types of files go by the ends of their names, texts are UTF-8", &["charset", "add_before_body"]),
     (
-        "a request that failed is sent again only if that is safe; there is one server",
+        "a request that failed is sent again only if that is safe, three times at most",
         &["proxy_next_upstream", "proxy_next_upstream_tries", "proxy_next_upstream_timeout"],
     ),
     ("`stale_if_error` in [cache] is for all routes", &["proxy_cache_use_stale"]),
