@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import socket
+import subprocess
 import time
 import unittest
 
@@ -158,6 +159,45 @@ class Spans(Traced):
         verdicts = sorted(attributes(span)["pilotlight.cache"] for span in self.spans(5, SERVER))
         self.assertEqual(verdicts, ["hit"] * 4 + ["miss"])
         self.assertEqual(len(self.collector.all(CLIENT)), 1)
+
+    def test_a_hit_has_its_own_span_and_one_phase_by_both_protocols(self):
+        settings = {"cache": "1h", "https": "allow"}
+        gateway = self.gateway(traces(self.collector, sample=1, query=True), route_settings=settings)
+        target = "/make?h=cache-control:max-age%3D60"
+        with gateway.client() as client:
+            for _ in range(2):
+                self.assert_status(client.request("GET", target, [("User-Agent", "agent/1")]), 200)
+        of_http2 = ["curl", "-sS", "--http2-prior-knowledge", "-A", "agent/1", "-H", "host: demo.test"]
+        url = "http://{}:{}".format(*gateway.address) + target
+        got = subprocess.run([*of_http2, url], stdout=subprocess.PIPE, check=True, timeout=30).stdout
+        hits = [span for span in self.spans(3, SERVER) if attributes(span)["pilotlight.cache"] == "hit"]
+        self.assertEqual([attributes(hit)["network.protocol.version"] for hit in hits], ["1.1", "2"])
+        for hit in hits:
+            said = attributes(hit)
+            del said["network.protocol.version"]
+            expected = {
+                "http.request.method": "GET",
+                "url.path": "/make",
+                "url.query": "h=cache-control:max-age%3D60",
+                "url.scheme": "http",
+                "http.route": "/",
+                "http.request.body.size": 0,
+                "http.response.body.size": len(got),
+                "http.response.status_code": 200,
+                "pilotlight.cache": "hit",
+                "pilotlight.service": "web",
+                "server.address": "demo.test",
+                "client.address": "127.0.0.1",
+                "user_agent.original": "agent/1",
+            }
+            self.assertEqual(said, expected)
+            self.assertEqual((hit.name, hit.parent_span_id, hit.flags & 1), ("GET /", b"", 1))
+            [phase] = [span for span in self.collector.all(INTERNAL) if span.trace_id == hit.trace_id]
+            self.assertEqual((phase.name, phase.parent_span_id), ("cache", hit.span_id))
+            times = hit.start_time_unix_nano, hit.end_time_unix_nano
+            self.assertEqual((phase.start_time_unix_nano, phase.end_time_unix_nano), times)
+            self.assertLess(*times)
+        self.assertEqual(len({hit.trace_id for hit in hits}), 2)
 
 
 class Context(Traced):
@@ -339,6 +379,22 @@ class Exemplars(Traced):
         layers = families["pilotlight_layer_duration_seconds"].samples
         of_service = [s.exemplar.labels for s in layers if s.exemplar and s.labels["layer"] == "service"]
         self.assertIn(slowest.labels, of_service)
+
+    def test_a_hit_that_is_answered_from_its_head_is_one(self):
+        gateway = self.gateway(route_settings={"cache": "1h"})
+        with gateway.client() as client:
+            for count in (1, 2):
+                self.assert_status(client.request("GET", "/make?h=cache-control:max-age%3D60"), 200)
+                self.spans(count, SERVER)
+        [hit] = [span for span in self.collector.all(SERVER) if attributes(span)["pilotlight.cache"] == "hit"]
+        expected = {"trace_id": hit.trace_id.hex(), "span_id": hit.span_id.hex()}
+        families = self.families(gateway)
+        for name in ("pilotlight_request_duration_seconds", "pilotlight_layer_duration_seconds"):
+            found = [sample for sample in families[name].samples if sample.exemplar]
+            [sample] = [sample for sample in found if sample.exemplar.labels == expected]
+            self.assertEqual(sample.labels.get("layer", "cache"), "cache")
+            took = hit.end_time_unix_nano - hit.start_time_unix_nano
+            self.assertAlmostEqual(sample.exemplar.value, took / 1e9, places=8)
 
     def test_unsampled_requests_are_no_exemplars(self):
         gateway = self.gateway(traces(self.collector, sample=0))

@@ -78,6 +78,12 @@ impl Book {
         self.hits.record_all(hits, took_ns);
     }
 
+    /// A hit whose time was told by [`Book::hits_took`], alone, is sampled.
+    pub(crate) fn hit_sampled(&self, context: &TraceContext, begun: Timestamp, took_ns: u64) {
+        let at = Timestamp(begun.0 + took_ns / 1_000_000);
+        self.hits.exemplify(&Exemplar::of(context, took_ns, at));
+    }
+
     /// A request whose end will be told by [`Book::ended`].
     pub(crate) fn begun(&self) {
         self.begun.add(1);

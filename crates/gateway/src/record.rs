@@ -22,7 +22,6 @@ use crate::peer_address::PeerAddress;
 use crate::request_body::Received;
 use crate::request_id::RequestId;
 use crate::timing::{Layer, Moment, Timeline};
-use crate::traces::spans::Traced;
 use crate::traces::{Propagation, RequestTrace, TryOutcome};
 use crate::worker::Worker;
 
@@ -214,11 +213,10 @@ impl Drop for Record {
         let book = self.series.book(self.worker.index);
         book.ended(&outcome);
         if let Some(trace) = self.trace.get()
-            && let Some(request) = trace.sampled()
+            && trace.sampled().is_some()
         {
             book.sampled(&self.timeline, trace.context(), self.worker.clock.timestamp(self.timeline.begun()));
-            let traced = Traced { context: trace.context(), request, outcome: &outcome, series: &self.series };
-            self.worker.common.exporter.send(traced.encode(&self.worker.tracer.ids));
+            self.worker.tracer.ended(&self.worker.common.exporter, trace, &outcome, &self.series);
         }
         let (Some(log), Some(head)) = (&self.worker.access_log, self.head.get()) else { return };
         log.write(&Entry {

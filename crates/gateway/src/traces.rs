@@ -17,9 +17,7 @@ use std::{io, ops::RangeInclusive, path::Path};
 
 use http::header::{HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Uri};
-use pilotlight_traces::{
-    Flags, IdSource, Ratio, Sampler, SpanId, TRACEPARENT_BYTES, TraceContext, TraceId, check_tracestate,
-};
+use pilotlight_traces::{IdSource, Ratio, SpanId, TRACEPARENT_BYTES, TraceContext, TraceId};
 
 use crate::forwarded::TrustForwarded;
 use crate::head::{self, Head};
@@ -28,7 +26,8 @@ use crate::target::Scheme;
 use crate::timing::Moment;
 
 pub(crate) mod export;
-pub(crate) mod spans;
+mod spans;
+pub(crate) mod tracer;
 
 /// The field of the context.
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static(TRACEPARENT_NAME);
@@ -134,89 +133,6 @@ pub fn export_header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue
     value.set_sensitive(true);
     let is_framing = matches!(name.as_str(), "host" | "content-length" | "content-type" | "transfer-encoding");
     (!is_framing && !crate::fields::is_hop_by_hop(&name)).then_some((name, value))
-}
-
-/// One worker's source of traces.
-pub(crate) struct Tracer {
-    pub(crate) ids: IdSource,
-    sampler: Sampler,
-}
-
-impl Tracer {
-    pub(crate) fn new() -> Self {
-        let seed = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
-        Self { ids: IdSource::new(seed), sampler: Sampler::default() }
-    }
-
-    /// Whether a request has to be looked at by [`begin`](Self::begin), or may be answered from its head alone. Counts
-    /// nothing.
-    #[inline]
-    pub(crate) fn wants<'a>(
-        &self,
-        options: Option<&Arc<TraceOptions>>,
-        peer: &PeerAddress,
-        traceparent: impl FnOnce() -> Option<&'a [u8]>,
-    ) -> bool {
-        let Some(options) = options else { return false };
-        self.sampler.is_next_sampled(options.sample, &self.ids)
-            || traceparent().and_then(TraceContext::parse).is_some_and(|parent| parent.flags.is_sampled())
-                && options.trust_parent.believes(peer.address())
-    }
-
-    /// Counts a request that was answered from its head alone.
-    #[inline]
-    pub(crate) fn pass(&self) {
-        self.sampler.pass();
-    }
-
-    /// The trace of a request; `None` without `[traces]`.
-    #[inline]
-    pub(crate) fn begin(
-        &self,
-        options: Option<&Arc<TraceOptions>>,
-        head: &Head,
-        peer: &PeerAddress,
-    ) -> Option<RequestTrace> {
-        options.map(|options| self.trace(options, head, peer))
-    }
-
-    fn trace(&self, options: &Arc<TraceOptions>, head: &Head, peer: &PeerAddress) -> RequestTrace {
-        let parent = parent(head).filter(|_| options.trust_parent.believes(peer.address()));
-        let (trace_id, flags) = match &parent {
-            Some(parent) => (parent.trace_id, parent.flags),
-            None if self.sampler.take(options.sample, &self.ids) => (self.ids.trace_id(), Flags::RANDOM.sampled()),
-            None => (self.ids.trace_id(), Flags::RANDOM),
-        };
-        let context = TraceContext { trace_id, span_id: self.ids.span_id(), flags };
-        if !flags.is_sampled() {
-            // §3.4: what is not sampled here may be passed on as it came.
-            let passage = if parent.is_some() { Passage::AsItCame } else { Passage::Written(StateUse::Dropped) };
-            return RequestTrace { context, passage, sampled: None };
-        }
-        let mut values = Vec::new();
-        if parent.is_some() {
-            head.all(&TRACESTATE, &mut |value| values.push(value.to_vec()));
-        }
-        let state = check_tracestate(values.iter().map(Vec::as_slice)).ok().flatten();
-        let used = if state.is_some() { StateUse::Kept } else { StateUse::Dropped };
-        let sampled = SampledRequest::new(options, head, peer, parent.map(|parent| parent.span_id), state);
-        RequestTrace { context, passage: Passage::Written(used), sampled: Some(Box::new(sampled)) }
-    }
-
-    /// What a request of the gateway's own says, which belongs to no client's trace.
-    pub(crate) fn unsampled(&self) -> Propagation {
-        let (trace_id, span_id) = (self.ids.trace_id(), self.ids.span_id());
-        let context = TraceContext { trace_id, span_id, flags: Flags::RANDOM };
-        Propagation { traceparent: context.to_traceparent(), state: StateUse::Dropped }
-    }
-}
-
-/// The context in a head. §3.2: more than one is malformed, as is anything else that cannot be parsed.
-fn parent(head: &Head) -> Option<TraceContext> {
-    let context = head.field(&TRACEPARENT).and_then(TraceContext::parse)?;
-    let mut count = 0;
-    head.all(&TRACEPARENT, &mut |_| count += 1);
-    (count == 1).then_some(context)
 }
 
 /// What becomes of the client's `tracestate`.

@@ -147,11 +147,10 @@ impl TraceContext {
     /// The value of `traceparent`, of version 00.
     #[must_use]
     pub fn to_traceparent(&self) -> [u8; TRACEPARENT_BYTES] {
-        let mut text = [b'-'; TRACEPARENT_BYTES];
-        put_hex(&mut text[..2], &[0]);
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         put_hex(&mut text[3..35], &self.trace_id.0);
         put_hex(&mut text[36..52], &self.span_id.0);
-        put_hex(&mut text[53..], &[self.flags.0]);
+        text[54] += self.flags.0; // of two bits
         text
     }
 }
@@ -229,11 +228,21 @@ fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     Some(bytes)
 }
 
+/// Writes the digits of whole groups of four bytes, each group at once.
+#[inline]
 fn put_hex(text: &mut [u8], bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let (groups, _) = bytes.as_chunks::<4>();
+    let (digits, _) = text.as_chunks_mut::<8>();
+    for (digits, group) in digits.iter_mut().zip(groups) {
+        // One of the eight halves of bytes in each byte.
+        let mut halves = u64::from(u32::from_be_bytes(*group));
+        halves = (halves << 16 | halves) & (0xffff * 0x1_0000_0001);
+        halves = (halves << 8 | halves) & (0xff * 0x1_0001_0001_0001);
+        halves = (halves << 4 | halves) & (0xf * EACH);
+        let are_letters = (halves + 6 * EACH) >> 4 & EACH;
+        let letters_behind = u64::from(b'a' - b'9' - 1);
+        *digits = (halves + u64::from(b'0') * EACH + are_letters * letters_behind).to_be_bytes();
     }
 }
 

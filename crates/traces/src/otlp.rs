@@ -115,23 +115,28 @@ impl Span<'_> {
 /// An `ExportTraceServiceRequest` with these spans, as [`Span::append_to`] has written them.
 #[must_use]
 pub fn export_request(resource: &[(String, String)], scope: Scope<'_>, spans: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(spans.len() + 512);
-    nested(&mut out, 1, |out| {
-        // ResourceSpans.resource
-        nested(out, 1, |out| {
-            for (name, value) in resource {
-                put_attribute(out, 1, &(name.as_str(), Value::Text(value)));
-            }
-        });
-        // ResourceSpans.scope_spans
-        nested(out, 2, |out| {
-            nested(out, 1, |out| {
-                bytes(out, 1, scope.name.as_bytes());
-                bytes(out, 2, scope.version.as_bytes());
-            });
-            out.extend_from_slice(spans);
-        });
+    let (mut described, mut scoped) = (Vec::new(), Vec::new());
+    // ResourceSpans.resource
+    nested(&mut described, 1, |out| {
+        for (name, value) in resource {
+            put_attribute(out, 1, &(name.as_str(), Value::Text(value)));
+        }
     });
+    // ScopeSpans.scope
+    nested(&mut scoped, 1, |out| {
+        bytes(out, 1, scope.name.as_bytes());
+        bytes(out, 2, scope.version.as_bytes());
+    });
+    let scope_spans = scoped.len() + spans.len();
+    let resource_spans = described.len() + 1 + with_length(scope_spans);
+    let mut out = Vec::with_capacity(1 + with_length(resource_spans));
+    tag(&mut out, 1, LENGTH);
+    varint(&mut out, resource_spans as u64);
+    out.extend_from_slice(&described);
+    tag(&mut out, 2, LENGTH);
+    varint(&mut out, scope_spans as u64);
+    out.extend_from_slice(&scoped);
+    out.extend_from_slice(spans);
     out
 }
 
@@ -152,13 +157,26 @@ pub fn rejected(answer: &[u8]) -> u64 {
 
 fn put_attribute(out: &mut Vec<u8>, field: u32, attribute: &Attribute<'_>) {
     let (name, value) = attribute;
-    nested(out, field, |out| {
-        bytes(out, 1, name.as_bytes());
-        nested(out, 2, |out| match value {
-            Value::Text(text) => bytes(out, 1, cut(text).as_bytes()),
-            Value::Number(value) => number(out, 3, *value as u64),
-        });
-    });
+    match value {
+        Value::Text(text) => {
+            let text = cut(text);
+            put_key(out, field, name, 1 + with_length(text.len()));
+            bytes(out, 1, text.as_bytes());
+        }
+        Value::Number(value) => {
+            put_key(out, field, name, 1 + varint_bytes(*value as u64));
+            number(out, 3, *value as u64);
+        }
+    }
+}
+
+/// A `KeyValue` up to its value, which is a message of so many bytes.
+fn put_key(out: &mut Vec<u8>, field: u32, name: &str, value_bytes: usize) {
+    tag(out, field, LENGTH);
+    varint(out, (1 + with_length(name.len()) + 1 + with_length(value_bytes)) as u64);
+    bytes(out, 1, name.as_bytes());
+    tag(out, 2, LENGTH);
+    varint(out, value_bytes as u64);
 }
 
 fn cut(text: &str) -> &str {
@@ -174,6 +192,17 @@ const FIXED64: u32 = 1;
 const LENGTH: u32 = 2;
 const FIXED32: u32 = 5;
 
+/// Bytes of a number.
+fn varint_bytes(value: u64) -> usize {
+    ((value | 1).ilog2() / 7) as usize + 1
+}
+
+/// Bytes of something with its length before it.
+fn with_length(bytes: usize) -> usize {
+    varint_bytes(bytes as u64) + bytes
+}
+
+#[inline]
 fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -182,6 +211,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+#[inline]
 fn tag(out: &mut Vec<u8>, field: u32, wire: u32) {
     varint(out, u64::from(field << 3 | wire));
 }
@@ -207,14 +237,27 @@ fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// A message within a message, whose length is known when it is written.
+/// A message within a message, whose length is known when it is written. Until then it has two bytes: right for those
+/// of 128 bytes to 16 KiB.
 fn nested(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, LENGTH);
     let begin = out.len();
+    out.extend_from_slice(&[0; 2]);
     write(out);
-    let length = out.len() - begin;
-    varint(out, length as u64);
-    out[begin..].rotate_left(length); // the length stands before what it is of
+    let length = out.len() - begin - 2;
+    match varint_bytes(length as u64) {
+        1 => {
+            out[begin] = length as u8;
+            out.copy_within(begin + 2.., begin + 1);
+            out.pop();
+        }
+        2 => out[begin..begin + 2].copy_from_slice(&[length as u8 | 0x80, (length >> 7) as u8]),
+        _ => {
+            let mut prefix = Vec::new();
+            varint(&mut prefix, length as u64);
+            out.splice(begin..begin + 2, prefix);
+        }
+    }
 }
 
 /// A field of a message that is read.
@@ -317,6 +360,21 @@ mod tests {
         assert_eq!(rejected(b"\x0a\x05\x08\xac\x02\x12\x00"), 300);
         assert_eq!(rejected(b"{\"partialSuccess\":{}}"), 0);
         assert_eq!(rejected(b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), 0);
+    }
+
+    #[test]
+    fn lengths_are_as_short_as_they_can_be() {
+        for length in [0, 1, 127, 128, 16_383, 16_384, 2_097_152] {
+            let content = vec![7; length];
+            let mut out = vec![1];
+            nested(&mut out, 2, |out| out.extend_from_slice(&content));
+            let mut expected = vec![1, 0x12];
+            varint(&mut expected, length as u64);
+            assert_eq!(expected.len(), 2 + varint_bytes(length as u64));
+            expected.extend(content);
+            assert!(out == expected, "{length}");
+        }
+        assert_eq!(varint_bytes(u64::MAX), 10);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use http::header::ACCEPT_ENCODING;
+use http::header::{ACCEPT_ENCODING, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method};
 use pilotlight_cache::{Lookup, RequestFields, Stored, Timestamp};
 use pilotlight_http1::{BodyLength, Fields, Persistence, RequestHead, Target, Version};
@@ -30,6 +30,8 @@ use crate::peer_address::PeerAddress;
 use crate::routes::{Route, Table};
 use crate::target::{Origin, RequestUrl, Scheme};
 use crate::timing::Moment;
+use crate::traces::TRACEPARENT_NAME;
+use crate::traces::tracer::{Sampling, TracedHit};
 use crate::worker::Worker;
 use crate::{cache_key, compress, server_timing};
 
@@ -190,15 +192,12 @@ pub(super) fn find<'a>(
     out: &mut BytesMut,
 ) -> Peeked {
     let Target::Origin(target) = head.target else { return Peeked::Nothing(Checked::Not) };
-    let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
-    let Some(route) = table.find(head.authority, path) else {
-        return Peeked::Nothing(Checked::Not);
-    };
-    let is_for_tls = client.scheme == Scheme::Http && is_for_tls(client, route);
-    if is_for_tls || wants_client(worker, &client.settings, route) {
+    let sampling = sampling(worker, &client.settings, &client.peer, head.fields);
+    if sampling == Sampling::Asked {
         return Peeked::Nothing(Checked::Not);
     }
-    let begun = hit_timer.begun();
+    let Some(route) = find_route(worker, client, table, head, target) else { return Peeked::Nothing(Checked::Not) };
+    let begun = begin(hit_timer, sampling);
     match check(worker, &client.peer, route, head.fields, begun) {
         Checked::Granted => {}
         checked => return Peeked::Nothing(checked),
@@ -209,6 +208,9 @@ pub(super) fn find<'a>(
     let now = worker.clock.timestamp(begun);
     let origin = Origin { scheme: client.scheme, authority: head.authority };
     let peeked = peek(worker, &client.settings, route, head.fields, RequestUrl { origin, target }, now);
+    if sampling == Sampling::Drawn && !answers(&peeked, route) {
+        return Peeked::Nothing(Checked::Granted); // each of its phases is a span
+    }
     if !matches!(peeked, Some(Lookup::Hit(_))) {
         put(head, route, headers);
     }
@@ -218,19 +220,18 @@ pub(super) fn find<'a>(
         lookup::look_up(&worker.common, route, request, now)
     });
     let stale = match lookup {
-        Some(Lookup::Hit(stored)) if stored.body().len() <= MAX_BODY && !route.changes_responses => {
+        Some(Lookup::Hit(stored)) if is_answer(&stored, route) => {
             // By reference: a count of references that workers share would be a shared number on the hot path.
-            let series = &*route.series;
-            let book = series.book(worker.index);
+            let book = route.series.book(worker.index);
             hit_timer.turn_to(book);
             stored.write_response(now, out);
-            let (status, sent_bytes) = (stored.status().as_u16(), stored.body().len() as u64);
-            hit_timer.count(book, status, sent_bytes);
-            worker.tracer.pass();
-            if let Some(log) = &worker.access_log {
-                let (at, took_ns) = (worker.clock.timestamp(begun), hit_timer.time());
-                let hit = Hit { at, took_ns, peer: &client.peer, target, headers, status, sent_bytes };
-                log.write(&Entry::of_hit(Verdict::Hit, series, &hit));
+            hit_timer.count(book, stored.status().as_u16(), stored.body().len() as u64);
+            match sampling {
+                Sampling::Drawn => trace(worker, client, route, head, &stored, hit_timer),
+                _ => worker.tracer.pass(),
+            }
+            if worker.access_log.is_some() {
+                log(worker, client, route, head, headers, &stored, hit_timer);
             }
             return Peeked::Hit;
         }
@@ -248,6 +249,94 @@ pub(super) fn find<'a>(
         return Peeked::AsksRedis;
     }
     known(route, lookup)
+}
+
+/// When it began, as its metrics have it. What is sampled has a time of its own.
+#[inline]
+pub(crate) fn begin(hit_timer: &mut HitTimer<'_>, sampling: Sampling) -> Moment {
+    if sampling == Sampling::Drawn {
+        hit_timer.time();
+    }
+    hit_timer.begun()
+}
+
+/// The route, if its responses are for this client as it is.
+#[inline]
+fn find_route<'a>(
+    worker: &Worker,
+    client: &Client,
+    table: &'a Table,
+    head: &RequestHead<'_>,
+    target: &str,
+) -> Option<&'a Arc<Route>> {
+    let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
+    let route = table.find(head.authority, path)?;
+    let is_for_tls = client.scheme == Scheme::Http && is_for_tls(client, route);
+    (!is_for_tls && !wants_client(worker, &client.settings, route)).then_some(route)
+}
+
+/// Writes a hit to the access log.
+fn log<'a>(
+    worker: &Worker,
+    client: &Client,
+    route: &'a Route,
+    head: &RequestHead<'_>,
+    headers: &HeaderMap,
+    stored: &Stored,
+    hit_timer: &mut HitTimer<'a>,
+) {
+    let (Some(log), Target::Origin(target)) = (&worker.access_log, head.target) else { return };
+    let (at, took_ns) = (worker.clock.timestamp(hit_timer.begun()), hit_timer.time());
+    let (status, sent_bytes) = (stored.status().as_u16(), stored.body().len() as u64);
+    let hit = Hit { at, took_ns, peer: &client.peer, target, headers, status, sent_bytes };
+    log.write(&Entry::of_hit(Verdict::Hit, &route.series, &hit));
+}
+
+/// What the request is to traces.
+#[inline]
+fn sampling(worker: &Worker, settings: &Settings, peer: &PeerAddress, fields: Fields<'_>) -> Sampling {
+    let is_there = || fields.may_have(TRACEPARENT_NAME.as_bytes());
+    let value = || is_there().then(|| fields.all(TRACEPARENT_NAME).next()).flatten();
+    worker.tracer.sampling(settings.traces.as_ref(), peer, value)
+}
+
+/// Tells of a hit that is sampled.
+#[cold]
+fn trace<'a>(
+    worker: &'a Worker,
+    client: &Client,
+    route: &'a Route,
+    head: &RequestHead<'_>,
+    stored: &Stored,
+    hit_timer: &mut HitTimer<'a>,
+) {
+    let (Target::Origin(target), Some(options)) = (head.target, &client.settings.traces) else { return };
+    let begun = hit_timer.begun();
+    let hit = TracedHit {
+        series: &route.series,
+        book: route.series.book(worker.index),
+        peer: &client.peer,
+        authority: head.authority,
+        target,
+        version: http::Version::HTTP_11,
+        user_agent: head.fields.all(USER_AGENT.as_str()).next(),
+        status: stored.status().as_u16(),
+        sent_bytes: stored.body().len() as u64,
+        begun,
+        at: worker.clock.timestamp(begun),
+        took_ns: hit_timer.time(),
+    };
+    worker.tracer.hit(&worker.common.exporter, options, &hit);
+}
+
+/// Whether a stored response is an answer as it is.
+#[inline]
+fn is_answer(stored: &Stored, route: &Route) -> bool {
+    stored.body().len() <= MAX_BODY && !route.changes_responses
+}
+
+fn answers(peeked: &Option<Lookup>, route: &Route) -> bool {
+    matches!(peeked, Some(Lookup::Hit(stored)) if is_answer(stored, route))
 }
 
 /// The fields as the route's exchange goes on with them.

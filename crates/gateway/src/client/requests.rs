@@ -30,7 +30,6 @@ use crate::routes::Table;
 use crate::scratch::Scratch;
 use crate::strangers::Stranger;
 use crate::timing::Moment;
-use crate::traces::TRACEPARENT_NAME;
 use crate::worker::Worker;
 
 /// Room for what is read at once.
@@ -176,7 +175,7 @@ impl Client {
         };
         let length = head.length;
         let (mut known, mut checked) = (None, Checked::Not);
-        if self.is_peeked && !worker.is_leaving() && hits::is_plain(&head) && !self.is_traced(worker, &head) {
+        if self.is_peeked && !worker.is_leaving() && hits::is_plain(&head) {
             match hits::find(worker, self, table, hit_timer, &head, headers, out) {
                 Peeked::Hit => {
                     // It is a response to the request that was just received.
@@ -214,14 +213,6 @@ impl Client {
         let read_at = read_at.max(begun);
         let received = ReceivedRequest { head: owned, body, begun, read: read_at, checked, known, redis: None };
         Front::Request(Box::new(received))
-    }
-
-    /// Whether the request has to be one, for its spans.
-    #[inline]
-    fn is_traced(&self, worker: &Worker, head: &RequestHead<'_>) -> bool {
-        let is_there = || head.fields.may_have(TRACEPARENT_NAME.as_bytes());
-        let value = || is_there().then(|| head.fields.all(TRACEPARENT_NAME).next()).flatten();
-        worker.tracer.wants(self.settings.traces.as_ref(), &self.peer, value)
     }
 
     /// Answers what is no request. Nothing behind it is read as one.

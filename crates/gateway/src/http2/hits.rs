@@ -4,8 +4,9 @@
 //! Which requests these may be is said where HTTP/1.1 has them ([`crate::client::hits`]). What is stated here only
 //! narrows: whatever is not the plain case goes the way of all requests.
 
-use http::{HeaderMap, StatusCode};
-use pilotlight_cache::Lookup;
+use http::header::USER_AGENT;
+use http::{HeaderMap, StatusCode, Version};
+use pilotlight_cache::{Lookup, Stored};
 use pilotlight_http2::{Fields, Request, ServerConnection, encode_field, encode_status};
 
 use super::request::{plain_authority, plain_path};
@@ -14,9 +15,10 @@ use crate::admission::Checked;
 use crate::client::hit_timer::HitTimer;
 use crate::client::hits::{self, ASK_FOR_MORE, MAX_BODY, ReadFields};
 use crate::options::{PlainHttp, ServerTiming};
-use crate::routes::Table;
+use crate::routes::{Route, Table};
 use crate::target::{Origin, RequestUrl, Scheme};
 use crate::traces::TRACEPARENT_NAME;
+use crate::traces::tracer::{Sampling, TracedHit};
 
 impl ReadFields for Fields<'_> {
     #[inline]
@@ -84,7 +86,8 @@ pub(super) fn answer<'a>(
         let is_there = fields.may_have(TRACEPARENT_NAME.as_bytes());
         is_there.then(|| fields.all(TRACEPARENT_NAME).next()).flatten()
     };
-    if worker.tracer.wants(settings.traces.as_ref(), peer, traceparent) {
+    let sampling = worker.tracer.sampling(settings.traces.as_ref(), peer, traceparent);
+    if sampling == Sampling::Asked {
         return Err(Checked::Not);
     }
     let (authority, target) = (fields.authority().and_then(plain_authority), fields.path().and_then(plain_path));
@@ -96,7 +99,7 @@ pub(super) fn answer<'a>(
     if is_for_tls || route.service.is_none() || route.changes_responses || hits::wants_client(worker, settings, route) {
         return Err(Checked::Not);
     }
-    let begun = hit_timer.begun();
+    let begun = hits::begin(hit_timer, sampling);
     match hits::check(worker, peer, route, fields, begun) {
         Checked::Granted => {}
         checked => return Err(checked),
@@ -118,6 +121,39 @@ pub(super) fn answer<'a>(
     let book = route.series.book(worker.index);
     hit_timer.turn_to(book);
     hit_timer.count(book, stored.status().as_u16(), body.len() as u64);
-    worker.tracer.pass();
+    match sampling {
+        Sampling::Drawn => trace(session, route, fields, url, &stored, hit_timer),
+        _ => worker.tracer.pass(),
+    }
     Ok(())
+}
+
+/// Tells of a hit that is sampled.
+#[cold]
+fn trace<'a>(
+    session: &Session,
+    route: &'a Route,
+    fields: Fields<'_>,
+    url: RequestUrl<'_>,
+    stored: &Stored,
+    hit_timer: &mut HitTimer<'a>,
+) {
+    let Session { worker, peer, settings, .. } = session;
+    let Some(options) = &settings.traces else { return };
+    let begun = hit_timer.begun();
+    let hit = TracedHit {
+        series: &route.series,
+        book: route.series.book(worker.index),
+        peer,
+        authority: url.origin.authority,
+        target: url.target,
+        version: Version::HTTP_2,
+        user_agent: fields.all(USER_AGENT.as_str()).next(),
+        status: stored.status().as_u16(),
+        sent_bytes: stored.body().len() as u64,
+        begun,
+        at: worker.clock.timestamp(begun),
+        took_ns: hit_timer.time(),
+    };
+    worker.tracer.hit(&worker.common.exporter, options, &hit);
 }

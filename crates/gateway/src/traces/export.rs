@@ -1,17 +1,19 @@
 //! The way of spans to the collector: OTLP over HTTP, binary, from a thread of its own.
 //!
 //! ```text
-//!  workers ─ try_send ─▶ queue of MAX_QUEUED requests ─▶ batch (MAX_BATCH_SPANS, or GATHER_TIME) ─▶ POST ─ 2xx
-//!                │ full: dropped                                                                      │ 429, 502–504, no answer:
-//!                ▼                                                                                    ▼ wait, again, MAX_TRIES times
-//!             counted                                                                              dropped, counted
+//!  workers ─ append ─▶ batches of MAX_QUEUED requests ─▶ the first (MAX_BATCH_SPANS, or GATHER_TIME) ─▶ POST ─ 2xx
+//!              │ full: dropped                                                                           │ 429, 502–504, no answer:
+//!              ▼                                                                                         ▼ wait, again, MAX_TRIES times
+//!           counted                                                                                   dropped, counted
 //! ```
-//! While a batch waits to be sent again, the queue fills; that is all that a dead collector costs.
+//! While a batch waits to be sent again, the batches behind it fill; that is all that a dead collector costs. The
+//! thread is woken for the first spans of a batch and for the last, not for each request.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc as std_mpsc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
@@ -22,7 +24,7 @@ use http_body_util::Full;
 use parking_lot::Mutex;
 use pilotlight_http_client::{Bounds, HttpClient, RequestError, Roots};
 use pilotlight_traces::{Scope, export_request, rejected};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, watch};
 
 use super::{ExportOptions, TraceOptions};
 
@@ -43,10 +45,76 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// How long the end of the gateway waits for the last spans to be sent.
 const LAST_SPANS_TIME: Duration = Duration::from_secs(1);
 
-/// The spans of a request, each an element of `ScopeSpans.spans`.
+/// Bytes of spans that a worker keeps room for.
+const MAX_KEPT: usize = 16 * 1024;
+
+/// Spans, each an element of `ScopeSpans.spans`.
+#[derive(Debug, Default)]
 pub(crate) struct Encoded {
     pub(crate) bytes: Vec<u8>,
     pub(crate) spans: u64,
+}
+
+impl Encoded {
+    /// To be written anew.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(MAX_KEPT);
+        self.spans = 0;
+    }
+}
+
+/// Spans that are sent together, and of how many requests they are.
+#[derive(Default)]
+struct Batch {
+    encoded: Encoded,
+    requests: usize,
+}
+
+impl Batch {
+    fn is_whole(&self) -> bool {
+        self.encoded.spans >= MAX_BATCH_SPANS
+    }
+}
+
+/// What waits to be sent. All batches but the last are whole.
+#[derive(Default)]
+struct Queue {
+    batches: VecDeque<Batch>,
+    requests: usize,
+    /// Nobody takes anything from it any more.
+    is_closed: bool,
+}
+
+impl Queue {
+    /// Appends the spans of a request. Returns whether the thread has something to do now that it had not before.
+    fn push(&mut self, spans: &Encoded) -> Result<bool, Dropped> {
+        if self.is_closed {
+            return Err(Dropped::Ended);
+        }
+        if self.requests == MAX_QUEUED {
+            return Err(Dropped::QueueFull);
+        }
+        if self.batches.back().is_none_or(Batch::is_whole) {
+            self.batches.push_back(Batch::default());
+        }
+        let Some(batch) = self.batches.back_mut() else { return Ok(false) };
+        batch.encoded.bytes.extend_from_slice(&spans.bytes);
+        batch.encoded.spans += spans.spans;
+        batch.requests += 1;
+        self.requests += 1;
+        Ok(self.requests == 1 || batch.is_whole())
+    }
+
+    fn has_whole(&self) -> bool {
+        self.batches.front().is_some_and(Batch::is_whole)
+    }
+
+    fn pop(&mut self) -> Option<Encoded> {
+        let batch = self.batches.pop_front()?;
+        self.requests -= batch.requests;
+        Some(batch.encoded)
+    }
 }
 
 /// Why spans were dropped.
@@ -93,11 +161,9 @@ impl Counts {
 
 /// The exporter, which has no thread before it is needed.
 pub(crate) struct Exporter {
-    queue: mpsc::Sender<Encoded>,
     shared: Arc<Shared>,
-    /// What the thread will take: the other end of `queue`.
-    idle: Mutex<Option<mpsc::Receiver<Encoded>>>,
-    done: Mutex<Option<std_mpsc::Receiver<()>>>,
+    has_thread: AtomicBool,
+    done: Mutex<Option<mpsc::Receiver<()>>>,
     ending: watch::Sender<bool>,
 }
 
@@ -105,14 +171,16 @@ pub(crate) struct Exporter {
 struct Shared {
     /// `None`: nobody wants spans (any more).
     options: ArcSwapOption<TraceOptions>,
+    queue: Mutex<Queue>,
+    /// There is a first request in the queue, or another whole batch.
+    has_more: Notify,
     counts: Counts,
 }
 
 impl Exporter {
     fn new() -> Self {
-        let (queue, idle) = mpsc::channel(MAX_QUEUED);
-        let (idle, done) = (Mutex::new(Some(idle)), Mutex::default());
-        Self { queue, shared: Arc::default(), idle, done, ending: watch::Sender::new(false) }
+        let (has_thread, done) = (AtomicBool::new(false), Mutex::default());
+        Self { shared: Arc::default(), has_thread, done, ending: watch::Sender::new(false) }
     }
 
     pub(crate) fn following(options: Option<&Arc<TraceOptions>>) -> Self {
@@ -124,28 +192,25 @@ impl Exporter {
     /// Sends spans by these settings from now on.
     pub(crate) fn follow(&self, options: Option<&Arc<TraceOptions>>) {
         self.shared.options.store(options.cloned());
-        if options.is_some()
-            && let Some(queue) = self.idle.lock().take()
-        {
-            match self.start(queue) {
+        if options.is_some() && !self.has_thread.swap(true, Relaxed) {
+            match self.start() {
                 Ok(done) => *self.done.lock() = Some(done),
                 Err(e) => tracing::error!("the thread that sends spans could not be started: {e}; they are dropped"),
             }
         }
     }
 
-    fn start(&self, queue: mpsc::Receiver<Encoded>) -> io::Result<std_mpsc::Receiver<()>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (alive, done) = std_mpsc::channel();
+    fn start(&self) -> io::Result<mpsc::Receiver<()>> {
         let sender = Sender {
-            queue,
             shared: Arc::clone(&self.shared),
             ending: self.ending.subscribe(),
             client: None,
             is_failing: false,
         };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (alive, done) = mpsc::channel();
         std::thread::Builder::new().name("traces".into()).spawn(move || {
-            let _alive: std_mpsc::Sender<()> = alive;
+            let _alive: mpsc::Sender<()> = alive;
             runtime.block_on(sender.run());
             runtime.shutdown_background(); // a look-up of a name may take its time
         })?;
@@ -153,13 +218,12 @@ impl Exporter {
     }
 
     /// Hands over the spans of a request, if there is room.
-    pub(crate) fn send(&self, encoded: Encoded) {
-        if let Err(e) = self.queue.try_send(encoded) {
-            let (why, encoded) = match e {
-                mpsc::error::TrySendError::Full(encoded) => (Dropped::QueueFull, encoded),
-                mpsc::error::TrySendError::Closed(encoded) => (Dropped::Ended, encoded),
-            };
-            self.shared.counts.drop(why, encoded.spans);
+    pub(crate) fn send(&self, spans: &Encoded) {
+        let pushed = self.shared.queue.lock().push(spans);
+        match pushed {
+            Ok(true) => self.shared.has_more.notify_one(),
+            Ok(false) => {}
+            Err(why) => self.shared.counts.drop(why, spans.spans),
         }
     }
 
@@ -168,13 +232,13 @@ impl Exporter {
         let _ = self.ending.send(true); // no receiver: there is no thread
         let Some(done) = self.done.lock().take() else { return };
         // An error that is not the time over is the end of the thread.
-        if done.recv_timeout(LAST_SPANS_TIME) == Err(std_mpsc::RecvTimeoutError::Timeout) {
+        if done.recv_timeout(LAST_SPANS_TIME) == Err(mpsc::RecvTimeoutError::Timeout) {
             tracing::warn!("the last spans may be missing: the collector did not take them in time");
         }
     }
 
     pub(crate) fn is_used(&self) -> bool {
-        self.idle.lock().is_none()
+        self.has_thread.load(Relaxed)
     }
 
     pub(crate) fn sent(&self) -> u64 {
@@ -188,7 +252,6 @@ impl Exporter {
 
 /// The thread's end.
 struct Sender {
-    queue: mpsc::Receiver<Encoded>,
     shared: Arc<Shared>,
     ending: watch::Receiver<bool>,
     /// Made for the settings beside it.
@@ -212,16 +275,7 @@ enum ExportError {
 
 impl Sender {
     async fn run(mut self) {
-        let mut ending = self.ending.clone();
-        loop {
-            // First what is there: the end comes behind the last span.
-            let first = tokio::select! {
-                biased;
-                first = self.queue.recv() => first,
-                _ = ending.wait_for(|ending| *ending) => None,
-            };
-            let Some(first) = first else { return };
-            let batch = self.gather(first).await;
+        while let Some(batch) = self.next().await {
             self.deliver(batch).await;
         }
     }
@@ -230,23 +284,30 @@ impl Sender {
         *self.ending.borrow()
     }
 
-    async fn gather(&mut self, first: Encoded) -> Encoded {
-        let mut batch = first;
+    /// The next batch; `None` at the end, which comes behind the last span.
+    async fn next(&self) -> Option<Encoded> {
+        let Shared { queue, has_more, .. } = &*self.shared;
         let mut ending = self.ending.clone();
+        let mut is_ending = false;
+        while !is_ending && queue.lock().requests == 0 {
+            is_ending = tokio::select! {
+                biased;
+                () = has_more.notified() => false,
+                _ = ending.wait_for(|ending| *ending) => true,
+            };
+        }
         let until = tokio::time::sleep(GATHER_TIME);
         tokio::pin!(until);
-        while batch.spans < MAX_BATCH_SPANS {
-            let more = tokio::select! {
+        let mut is_over = is_ending;
+        while !is_over && !queue.lock().has_whole() {
+            is_over = tokio::select! {
                 biased;
-                more = self.queue.recv() => more,
-                () = &mut until => None,
-                _ = ending.wait_for(|ending| *ending) => None,
+                () = has_more.notified() => false,
+                () = &mut until => true,
+                _ = ending.wait_for(|ending| *ending) => true,
             };
-            let Some(more) = more else { break };
-            batch.bytes.extend_from_slice(&more.bytes);
-            batch.spans += more.spans;
         }
-        batch
+        queue.lock().pop()
     }
 
     /// Sends a batch, more than once if need be.
@@ -340,6 +401,16 @@ impl Sender {
     }
 }
 
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue.lock();
+        queue.is_closed = true;
+        while let Some(left) = queue.pop() {
+            self.shared.counts.drop(Dropped::Ended, left.spans);
+        }
+    }
+}
+
 fn connect(export: &ExportOptions) -> io::Result<HttpClient> {
     let roots = match &export.ca {
         _ if export.endpoint.scheme_str() != Some("https") => Roots::None,
@@ -400,10 +471,27 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_in_one_batch_and_leaves_room_with_it() {
+        let mut queue = Queue::default();
+        let news: Vec<_> = (0..200).map(|at| queue.push(&Encoded { bytes: vec![at], spans: 5 })).collect();
+        let told: Vec<_> = (0..200).filter(|at| news[*at] == Ok(true)).collect();
+        assert_eq!(told, [0, 102], "the first, and the one that makes a batch whole");
+        assert!(queue.has_whole());
+        let first = queue.pop().unwrap();
+        assert_eq!((first.spans, first.bytes), (515, (0..103).collect()));
+        assert!(!queue.has_whole());
+        let second = queue.pop().unwrap();
+        assert_eq!((second.spans, second.bytes), (485, (103..200).collect()));
+        assert_eq!((queue.requests, queue.pop().is_none()), (0, true));
+        queue.is_closed = true;
+        assert_eq!(queue.push(&Encoded::default()), Err(Dropped::Ended));
+    }
+
+    #[test]
     fn what_has_no_room_is_counted() {
         let exporter = Exporter::new();
         for _ in 0..MAX_QUEUED + 3 {
-            exporter.send(Encoded { bytes: Vec::new(), spans: 2 });
+            exporter.send(&Encoded { bytes: Vec::new(), spans: 2 });
         }
         assert_eq!(exporter.dropped(Dropped::QueueFull), 6);
         assert!(!exporter.is_used());

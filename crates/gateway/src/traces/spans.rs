@@ -5,96 +5,113 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pilotlight_traces::{Attribute, IdSource, ParentOrigin, Span, SpanId, SpanKind, SpanStatus, TraceContext, Value};
 
 use super::export::Encoded;
-use super::{RecordedQuery, SampledRequest, Try, TryOutcome};
-use crate::metrics::{FinishedRequest, Series};
-use crate::timing::{Moment, nanos};
+use super::{RecordedQuery, Try, TryOutcome};
+use crate::metrics::{Series, Verdict};
+use crate::target::Scheme;
+use crate::timing::{Mark, Moment, nanos};
 
 /// The error of a request, or a try, whose client went before there was a response.
 const CLIENT_GONE: &str = "client_gone";
+/// Most attributes of a span.
+const MAX_ATTRIBUTES: usize = 17;
 
-/// A request that is over.
-pub(crate) struct Traced<'a> {
-    pub(crate) context: &'a TraceContext,
-    pub(crate) request: &'a SampledRequest,
-    pub(crate) outcome: &'a FinishedRequest<'a>,
+/// A request that is over, as its own span tells of it.
+pub(crate) struct Served<'a> {
+    pub(crate) context: TraceContext,
+    pub(crate) parent: Option<SpanId>,
+    pub(crate) state: &'a str,
+    pub(crate) method: &'a str,
+    pub(crate) scheme: Scheme,
+    pub(crate) authority: &'a str,
+    pub(crate) target: &'a str,
+    /// Whether its query is told.
+    pub(crate) query: RecordedQuery,
+    pub(crate) version: &'static str,
+    pub(crate) client: &'a str,
+    pub(crate) user_agent: Option<&'a str>,
+    pub(crate) status: u16,
+    pub(crate) verdict: Verdict,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_bytes: u64,
     pub(crate) series: &'a Series,
+    pub(crate) begun: Moment,
+    pub(crate) ended: Moment,
 }
 
-impl Traced<'_> {
-    /// As OTLP has them.
-    pub(crate) fn encode(&self, ids: &IdSource) -> Encoded {
-        let writer = Writer { context: self.context, state: &self.request.state, clock: WallClock::now() };
-        let mut encoded = Encoded { bytes: Vec::with_capacity(2048), spans: 0 };
-        self.server(&writer, &mut encoded);
-        for mark in self.outcome.timeline.marks() {
+impl Served<'_> {
+    /// Writes its span, those of its phases and those of its tries, as OTLP has them.
+    pub(crate) fn encode(&self, phases: &[Mark], tries: &[Try], ids: &IdSource, encoded: &mut Encoded) {
+        let writer = Writer { context: self.context, state: self.state, clock: WallClock::now() };
+        self.server(&writer, encoded);
+        for phase in phases {
             let one = One {
                 span_id: ids.span_id(),
                 parent: Some(self.context.span_id),
-                name: mark.name,
+                name: phase.name,
                 kind: SpanKind::Internal,
-                from: mark.from,
-                to: mark.to,
+                from: phase.from,
+                to: phase.to,
                 error: None,
             };
-            writer.write(&mut encoded, &one, &[]);
+            writer.write(encoded, &one, Vec::new());
         }
-        for (at, one) in self.request.tries.borrow().iter().enumerate() {
-            self.client(&writer, &mut encoded, at, one);
-        }
-        encoded
+        tries.iter().enumerate().for_each(|(at, one)| self.client(&writer, encoded, at, one));
     }
 
     /// Semantic conventions for HTTP, server spans (stable).
     fn server(&self, writer: &Writer<'_>, encoded: &mut Encoded) {
-        let (request, outcome) = (self.request, self.outcome);
-        let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
-        let (host, port) = host_and_port(&request.authority);
-        let (method, original) = known_method(request.method.as_str());
-        let status = outcome.status.to_string();
-        let error = match outcome.status {
-            0 => Some(CLIENT_GONE),
-            500.. => Some(status.as_str()),
-            _ => None,
-        };
+        let (path, query) = self.path_and_query();
+        let (host, port) = host_and_port(self.authority);
+        let (method, original) = known_method(self.method);
+        let status = (self.status >= 500).then(|| self.status.to_string());
+        let error = if self.status == 0 { Some(CLIENT_GONE) } else { status.as_deref() };
         let text = |value: &'static str| move |text| (value, Value::Text(text));
-        let mut attributes: Vec<Attribute<'_>> = vec![
+        let mut attributes: Vec<Attribute<'_>> = Vec::with_capacity(MAX_ATTRIBUTES);
+        attributes.extend([
             ("http.request.method", Value::Text(method)),
             ("url.path", Value::Text(path)),
-            ("url.scheme", Value::Text(request.scheme.as_str())),
+            ("url.scheme", Value::Text(self.scheme.as_str())),
             ("http.route", Value::Text(&self.series.route)),
-            ("network.protocol.version", Value::Text(version(request.version))),
-            ("http.request.body.size", number(outcome.received_bytes)),
-            ("http.response.body.size", number(outcome.sent_bytes)),
-            ("pilotlight.cache", Value::Text(outcome.verdict.name())),
+            ("network.protocol.version", Value::Text(version(self.version))),
+            ("http.request.body.size", number(self.received_bytes)),
+            ("http.response.body.size", number(self.sent_bytes)),
+            ("pilotlight.cache", Value::Text(self.verdict.name())),
             ("pilotlight.service", Value::Text(&self.series.service)),
-        ];
+        ]);
         attributes.extend(original.map(text("http.request.method_original")));
-        let query = Some(query).filter(|query| !query.is_empty() && request.options.query == RecordedQuery::Yes);
+        let query = Some(query).filter(|query| !query.is_empty() && self.query == RecordedQuery::Yes);
         attributes.extend(query.map(text("url.query")));
         attributes.extend(host.map(text("server.address")));
         attributes.extend(port.map(|port| ("server.port", Value::Number(port.into()))));
-        attributes.extend(Some(&*request.client).filter(|client| !client.is_empty()).map(text("client.address")));
-        attributes.extend(request.user_agent.as_deref().map(text("user_agent.original")));
-        if outcome.status != 0 {
-            attributes.push(("http.response.status_code", Value::Number(outcome.status.into())));
+        attributes.extend(Some(self.client).filter(|client| !client.is_empty()).map(text("client.address")));
+        attributes.extend(self.user_agent.map(text("user_agent.original")));
+        if self.status != 0 {
+            attributes.push(("http.response.status_code", Value::Number(self.status.into())));
         }
         let method = if original.is_some() { "HTTP" } else { method };
         let one = One {
             span_id: self.context.span_id,
-            parent: request.parent,
-            name: &format!("{method} {}", self.series.route),
+            parent: self.parent,
+            name: &[method, " ", &self.series.route].concat(),
             kind: SpanKind::Server,
-            from: outcome.timeline.begun(),
-            to: outcome.timeline.last(),
+            from: self.begun,
+            to: self.ended,
             error,
         };
-        writer.write(encoded, &one, &attributes);
+        writer.write(encoded, &one, attributes);
+    }
+
+    fn path_and_query(&self) -> (&str, &str) {
+        match memchr::memchr(b'?', self.target.as_bytes()) {
+            Some(at) => (&self.target[..at], &self.target[at + 1..]),
+            None => (self.target, ""),
+        }
     }
 
     /// The same, client spans.
     fn client(&self, writer: &Writer<'_>, encoded: &mut Encoded, at: usize, one: &Try) {
-        let (method, original) = known_method(self.request.method.as_str());
-        let (to, outcome) = one.ended.unwrap_or((self.outcome.timeline.last(), TryOutcome::Failed(CLIENT_GONE)));
+        let (method, original) = known_method(self.method);
+        let (to, outcome) = one.ended.unwrap_or((self.ended, TryOutcome::Failed(CLIENT_GONE)));
         let status = match outcome {
             TryOutcome::Answered(status) => Some(status),
             TryOutcome::Failed(_) => None,
@@ -106,7 +123,7 @@ impl Traced<'_> {
             TryOutcome::Answered(_) => None,
             TryOutcome::Failed(why) => Some(why),
         };
-        let path = self.request.target.split('?').next().unwrap_or_default();
+        let (path, _) = self.path_and_query();
         let mut attributes: Vec<Attribute<'_>> = vec![
             ("http.request.method", Value::Text(method)),
             ("url.path", Value::Text(path)),
@@ -126,7 +143,7 @@ impl Traced<'_> {
             to,
             error,
         };
-        writer.write(encoded, &one, &attributes);
+        writer.write(encoded, &one, attributes);
     }
 }
 
@@ -143,14 +160,13 @@ struct One<'a> {
 
 /// What they have in common.
 struct Writer<'a> {
-    context: &'a TraceContext,
+    context: TraceContext,
     state: &'a str,
     clock: WallClock,
 }
 
 impl Writer<'_> {
-    fn write(&self, encoded: &mut Encoded, one: &One<'_>, attributes: &[Attribute<'_>]) {
-        let mut attributes = attributes.to_vec();
+    fn write<'b>(&self, encoded: &mut Encoded, one: &One<'b>, mut attributes: Vec<Attribute<'b>>) {
         attributes.extend(one.error.map(|error| ("error.type", Value::Text(error))));
         let is_remote = one.kind == SpanKind::Server && one.parent.is_some();
         let span = Span {
