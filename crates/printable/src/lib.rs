@@ -88,7 +88,7 @@ pub fn text(bytes: &[u8]) -> Cow<'_, str> {
 #[must_use]
 pub fn json(text: String) -> String {
     let is_bare = |character| !matches!(character, '\t' | '\n' | '\r') && is_hidden(character);
-    if !text.contains(is_bare) {
+    if is_shown_ascii(&text) || !text.contains(is_bare) {
         return text;
     }
     let mut out = String::with_capacity(text.len() + 16);
@@ -100,6 +100,11 @@ pub fn json(text: String) -> String {
         }
     }
     out
+}
+
+/// Whether it has printable ASCII and line feeds only. It looks at everything, many bytes at a time.
+fn is_shown_ascii(text: &str) -> bool {
+    text.bytes().fold(true, |is_shown, byte| is_shown & (matches!(byte, b' '..=b'~') | (byte == b'\n')))
 }
 
 /// Appends the character as an escape within a JSON string (RFC 8259 §7): beyond the basic plane as a surrogate pair.

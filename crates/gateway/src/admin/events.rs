@@ -35,8 +35,6 @@ impl Events {
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         ready!(self.tick.poll_tick(cx));
-        // JSON has no line feed, so one line of data is enough.
-        let data = printable::json(self.watcher.next().to_string());
-        Poll::Ready(format!("data: {data}\n\n").into())
+        Poll::Ready(printable::json(self.watcher.next()).into())
     }
 }

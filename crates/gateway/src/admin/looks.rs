@@ -9,8 +9,9 @@ use pilotlight_cache::Unstored;
 use pilotlight_supervisor::{InstanceState, Service};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
+use smallvec::SmallVec;
 
-use super::board::{Facts, Row, Shown, Whole};
+use super::board::{Counted, Facts, Row, Shown, Timed, Whole};
 use super::shared::Shared;
 use super::{certificates, memory, status};
 use crate::admission::refusal::Refused;
@@ -50,16 +51,16 @@ impl Watcher {
         Some(Self { shared: Arc::clone(shared), seen: 0 })
     }
 
-    /// What has changed since the last time.
-    pub(super) fn next(&mut self) -> Value {
+    /// What has changed since the last time, as an event of the stream.
+    pub(super) fn next(&mut self) -> String {
         let mut shown = self.shared.board.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if shown.looked.is_none_or(|at| now.saturating_duration_since(at) > FRESH) {
             shown.look(&self.shared, now);
         }
-        let value = shown.since(self.seen);
+        let event = shown.since(self.seen);
         self.seen = shown.look;
-        value
+        event
     }
 }
 
@@ -81,11 +82,10 @@ impl Shown {
         };
         let is_slow_due = self.slow.is_none_or(|at| now.saturating_duration_since(at) >= SLOW_PERIOD);
         let all = shared.common.metrics.all();
-        let mut by_service: FxHashMap<&str, Vec<&Series>> = FxHashMap::default();
+        let mut by_service: ByService<'_> = FxHashMap::default();
         all.iter().for_each(|series| by_service.entry(&series.service).or_default().push(series));
-        let counted: FxHashMap<&str, Counts> = by_service.iter().map(|(name, series)| (*name, sum(series))).collect();
         let mut counts = Counts::default();
-        counted.values().for_each(|one| counts.merge(one));
+        let counted = count(&by_service, &mut counts);
 
         let table = shared.common.table.load();
         let services = table.services();
@@ -96,15 +96,9 @@ impl Shown {
             self.rows = services.iter().map(row).collect();
             self.listed = self.look;
         }
-        let has_moved = !is_same || counts.requests() != self.whole.counts.requests();
         let recent = shared.recent();
-        let quantiles = if has_moved || self.marks != recent.made() {
-            self.quantiles(&recent, &by_service)
-        } else {
-            Quantiles::default()
-        };
+        self.time(&recent, &by_service, &counted);
         let window = recent.window(now);
-        self.marks = recent.made();
         drop(recent);
         if is_slow_due {
             self.slow = Some(now);
@@ -114,15 +108,12 @@ impl Shown {
                 self.certificates = (self.look, certificates);
             }
         }
-        let none = Counts::default();
         for (row, target) in self.rows.iter_mut().zip(services) {
-            let counts = counted.get(target.name()).unwrap_or(&none);
-            let mut facts = Facts::of(target, counts, &self.groups);
+            let counted = counted.get(target.name()).copied().unwrap_or_default();
+            let mut facts = Facts::of(target, counted, &self.groups);
             facts.per_second = per_second(row.facts.requests, facts.requests).filter(|_| is_same).unwrap_or(0.0);
-            (facts.p50_ns, facts.p99_ns) = match quantiles.get(target.name()) {
-                Some(quantiles) => *quantiles,
-                None => (row.facts.p50_ns, row.facts.p99_ns),
-            };
+            let timed = self.timed.get(target.name());
+            (facts.p50_ns, facts.p99_ns) = timed.map(|timed| (timed.p50_ns, timed.p99_ns)).unwrap_or_default();
             if facts != row.facts || row.changed == 0 {
                 row.facts = facts;
                 row.changed = self.look;
@@ -133,29 +124,42 @@ impl Shown {
         self.whole.told = self.whole.tell(shared, window);
     }
 
-    /// Median and 99th percentile of each service that has answered in the last minutes, and all times together.
-    fn quantiles<'a>(&mut self, recent: &Recent, services: &FxHashMap<&'a str, Vec<&Series>>) -> Quantiles<'a> {
-        self.whole.recent = RecentTimes::default();
-        let mut quantiles = Quantiles::default();
-        for (name, series) in services {
-            let times = times(recent, name, series);
-            if times.count() > 0 {
-                quantiles.insert(name, (times.warm.quantile_ns(500), times.warm.quantile_ns(990)));
-                self.whole.recent.add(&times);
-            } else {
-                quantiles.insert(name, (None, None));
-            }
+    /// Reads the times of the services that have answered something since the last look, and those of all together. A
+    /// mark moves the beginning of the last minutes for each.
+    fn time(&mut self, recent: &Recent, services: &ByService<'_>, counted: &FxHashMap<&str, Counted>) {
+        if self.marks != recent.made() {
+            self.marks = recent.made();
+            self.timed.clear();
+            self.whole.recent = RecentTimes::default();
         }
-        quantiles
+        for (name, series) in services {
+            let counted = counted.get(name).copied().unwrap_or_default();
+            if self.timed.get(*name).map_or(Counted::default(), |timed| timed.counted) == counted {
+                continue;
+            }
+            let times = times(recent, name, series);
+            let quantile = |per_mille| times.warm.quantile_ns(per_mille);
+            let now = Timed { counted, times: times.sparse(), p50_ns: quantile(500), p99_ns: quantile(990) };
+            match self.timed.get_mut(*name) {
+                Some(known) => self.whole.recent.remove(&std::mem::replace(known, now).times),
+                None => drop(self.timed.insert((*name).into(), now)),
+            }
+            self.whole.recent.add(&times);
+        }
     }
 }
 
-type Quantiles<'a> = FxHashMap<&'a str, (Option<u64>, Option<u64>)>;
+type ByService<'a> = FxHashMap<&'a str, SmallVec<[&'a Series; 1]>>;
 
-fn sum(all: &[&Series]) -> Counts {
-    let mut counts = Counts::default();
-    all.iter().for_each(|series| counts.add(series));
-    counts
+/// What each service has counted; adds it to the sum of all.
+fn count<'a>(services: &ByService<'a>, all: &mut Counts) -> FxHashMap<&'a str, Counted> {
+    let mut sofar = Counted::of(all);
+    let mut count = |series: &[&Series]| {
+        series.iter().for_each(|series| all.add(series));
+        let before = std::mem::replace(&mut sofar, Counted::of(all));
+        sofar.since(before)
+    };
+    services.iter().map(|(name, series)| (*name, count(series))).collect()
 }
 
 fn times(recent: &Recent, name: &str, all: &[&Series]) -> RecentTimes {
@@ -182,11 +186,11 @@ fn told_certificates(shared: &Shared) -> Value {
 }
 
 impl Facts {
-    fn of(target: &ServiceTarget, counts: &Counts, groups: &HashMap<i32, u64>) -> Self {
+    fn of(target: &ServiceTarget, counted: Counted, groups: &HashMap<i32, u64>) -> Self {
         let facts = Self {
-            requests: counts.requests(),
-            in_flight: counts.in_flight(),
-            hits: counts.verdicts[Verdict::Hit as usize],
+            requests: counted.requests,
+            in_flight: counted.begun.saturating_sub(counted.ended),
+            hits: counted.hits,
             ..Self::default()
         };
         match target {

@@ -156,7 +156,7 @@ pub(crate) struct Step {
 }
 
 /// The buckets of a sum that are not empty, by number.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sparse {
     counts: Box<[(u8, u64)]>,
     sum_ns: u64,
@@ -203,15 +203,20 @@ impl Distribution {
     /// What has come since it was recorded; `None`: when it was empty.
     pub(crate) fn since(&self, earlier: Option<&Sparse>) -> Self {
         let mut rest = self.clone();
-        if let Some(Sparse { counts, sum_ns }) = earlier {
-            for (bucket, count) in counts {
-                if let Some(rest) = rest.counts.get_mut(usize::from(*bucket)) {
-                    *rest = rest.saturating_sub(*count);
-                }
-            }
-            rest.sum_ns = rest.sum_ns.saturating_sub(*sum_ns);
+        if let Some(earlier) = earlier {
+            rest.remove(earlier);
         }
         rest
+    }
+
+    /// Takes a part out of it.
+    pub(crate) fn remove(&mut self, part: &Sparse) {
+        for (bucket, count) in &part.counts {
+            if let Some(rest) = self.counts.get_mut(usize::from(*bucket)) {
+                *rest = rest.saturating_sub(*count);
+            }
+        }
+        self.sum_ns = self.sum_ns.saturating_sub(part.sum_ns);
     }
 
     /// To be kept.

@@ -46,14 +46,27 @@ pub(crate) struct RecentTimes {
     pub(crate) cold: Distribution,
 }
 
-impl RecentTimes {
-    pub(crate) fn count(&self) -> u64 {
-        self.warm.count() + self.cold.count()
-    }
+/// The same, to be kept.
+#[derive(Debug, Default)]
+pub(crate) struct SparseTimes {
+    warm: Sparse,
+    cold: Sparse,
+}
 
+impl RecentTimes {
     pub(crate) fn add(&mut self, other: &Self) {
         self.warm.merge(&other.warm);
         self.cold.merge(&other.cold);
+    }
+
+    /// What was added before.
+    pub(crate) fn remove(&mut self, other: &SparseTimes) {
+        self.warm.remove(&other.warm);
+        self.cold.remove(&other.cold);
+    }
+
+    pub(crate) fn sparse(&self) -> SparseTimes {
+        SparseTimes { warm: self.warm.sparse(), cold: self.cold.sparse() }
     }
 }
 

@@ -78,19 +78,6 @@ impl Counts {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: &Self) {
-        fn all<const N: usize>(sums: &mut [u64; N], others: &[u64; N]) {
-            sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
-        }
-        all(&mut self.verdicts, &other.verdicts);
-        all(&mut self.classes, &other.classes);
-        all(&mut self.layers_ns, &other.layers_ns);
-        all(&mut self.unstored, &other.unstored);
-        all(&mut self.refused, &other.refused);
-        self.begun += other.begun;
-        self.ended += other.ended;
-    }
-
     pub(crate) fn requests(&self) -> u64 {
         self.classes.iter().sum()
     }
