@@ -32,11 +32,11 @@ impl Origin {
         }
     }
 
-    /// Reads it as it is now.
-    pub(crate) fn load(&self, ports: Ports) -> Result<Loaded, Report> {
+    /// Reads it as it is now, for `user`; see [`config::load_for`].
+    pub(crate) fn load_for<R>(&self, ports: Ports, user: impl FnOnce(Result<Loaded, Report>) -> R) -> R {
         match self {
-            Self::File(file) => config::load(file, ports),
-            Self::Development(project) => project.load(ports),
+            Self::File(file) => config::load_for(file, ports, user),
+            Self::Development(project) => user(project.load(ports)),
         }
     }
 

@@ -13,7 +13,7 @@ use pilotlight_supervisor::{ServiceId, ServiceSpec, Supervisor};
 use pilotlight_tls::FileError;
 
 use crate::config::{Config, Loaded, Operate, Ports, Report, Style};
-use crate::memory;
+use crate::memory::{self, Lender};
 use crate::operate::Shown;
 use crate::origin::Origin;
 use crate::plan::{self, Plan};
@@ -61,8 +61,8 @@ pub(crate) struct Live<'a> {
 pub(crate) fn reload(live: Live<'_>, emptying: Emptying) -> Result<Plan, NotDone> {
     let (origin, known) = (live.origin, live.followed.clone());
     // Its own ports are in use, by itself.
-    let read = || (known.config(origin), origin.load(Ports::Skip));
-    memory::apart(read, |(old, new)| {
+    let read = |lender: Lender<_>| origin.load_for(Ports::Skip, |new| lender.lend((known.config(origin), new)));
+    let followed = memory::apart(read, |(old, new)| {
         let invalid = |report: &Report| NotDone::Invalid(report.render(Style::Plain));
         let (new, old) = (new.as_ref().map_err(invalid)?, old.as_ref().map_err(invalid)?);
         if let Some(emptied) = emptied(old, &new.config).filter(|_| emptying == Emptying::Refused) {
@@ -72,7 +72,9 @@ pub(crate) fn reload(live: Live<'_>, emptying: Emptying) -> Result<Plan, NotDone
             )));
         }
         follow(live, old, new)
-    })
+    });
+    let no_thread = |e| NotDone::Failed(format!("the thread that reads the configuration cannot be started: {e}"));
+    followed.map_err(no_thread)?
 }
 
 /// What the file has no more of, if it has none of what there is now.

@@ -80,7 +80,7 @@ fn load_and_run(
     stderr: &StandardError,
 ) -> anyhow::Result<Ended> {
     let started = memory::apart(
-        || origin.load(ports),
+        |lender| origin.load_for(ports, |loaded| lender.lend(loaded)),
         |loaded| match loaded {
             _ if predecessor.is_none() && runs_already(origin.file(), loaded, stderr) => Ok(Err(Ended::RunsAlready)),
             Ok(loaded) => start(origin, loaded, predecessor, handover.unwrap_or_default(), stderr).map(Ok),
@@ -92,7 +92,8 @@ fn load_and_run(
                 Ok(Err(Ended::Misconfigured))
             }
         },
-    )?;
+    )
+    .context("the thread that reads the configuration cannot be started")??;
     let (running, signals) = match started {
         Ok(running) => running,
         Err(ended) => return Ok(ended),

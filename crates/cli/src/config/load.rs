@@ -50,7 +50,7 @@ impl Loaded {
 /// The report of everything that is wrong, if anything is an error.
 pub fn parse(text: &str, file: &Path) -> Result<Loaded, Report> {
     let folder = file.parent().unwrap_or(Path::new(""));
-    finish(Ok(read(text, file, folder, |_| Vec::new())))
+    read(text, file, folder, |_| Vec::new(), finish)
 }
 
 /// Reads a configuration file and checks that this machine can run it: programs, scripts and folders exist, addresses
@@ -59,9 +59,17 @@ pub fn parse(text: &str, file: &Path) -> Result<Loaded, Report> {
 /// # Errors
 /// The report of everything that is wrong, the file itself included, if anything is an error.
 pub fn load(file: &Path, ports: Ports) -> Result<Loaded, Report> {
-    let text = read_text(file)
-        .map_err(|(text, diagnostic)| Report::new(file.display().to_string(), text, vec![*diagnostic]))?;
-    finish(read_in_place(&text, file, |config| environment::check(config, ports)))
+    load_for(file, ports, |loaded| loaded)
+}
+
+/// Reads as [`load`] does for `user`, during which what the file was read with is still there. The tree of a file takes
+/// many times what it says: freed before, it would leave pages that whoever uses the configuration fills with a little
+/// that stays.
+pub fn load_for<R>(file: &Path, ports: Ports, user: impl FnOnce(Result<Loaded, Report>) -> R) -> R {
+    match read_text(file) {
+        Ok(text) => read_in_place(&text, file, |config| environment::check(config, ports), user),
+        Err((text, diagnostic)) => user(Err(Report::new(file.display().to_string(), text, vec![*diagnostic]))),
+    }
 }
 
 /// Reads a text as [`load`] reads that of a file of this name, which need not be there.
@@ -69,7 +77,7 @@ pub fn load(file: &Path, ports: Ports) -> Result<Loaded, Report> {
 /// # Errors
 /// The report of everything that is wrong, if anything is an error.
 pub fn load_text(text: &str, file: &Path, ports: Ports) -> Result<Loaded, Report> {
-    finish(read_in_place(text, file, |config| environment::check(config, ports)))
+    read_in_place(text, file, |config| environment::check(config, ports), |loaded| loaded)
 }
 
 /// Reads a text that [`load`] has read from this file before.
@@ -77,32 +85,41 @@ pub fn load_text(text: &str, file: &Path, ports: Ports) -> Result<Loaded, Report
 /// # Errors
 /// The report of what is wrong: nothing, if the text is the same and the current folder as well.
 pub fn reread(text: &str, file: &Path) -> Result<Config, Report> {
-    finish(read_in_place(text, file, |_| Vec::new())).map(|loaded| loaded.config)
+    read_in_place(text, file, |_| Vec::new(), |loaded| loaded).map(|loaded| loaded.config)
 }
 
 /// With absolute paths.
-fn read_in_place(
+fn read_in_place<R>(
     text: &str,
     file: &Path,
     machine: impl FnOnce(&Config) -> Vec<Diagnostic>,
-) -> Result<(Config, Report), Report> {
-    let absolute = std::path::absolute(file).map_err(|error| {
-        let message = format!("the current folder cannot be found: {error}");
-        let diagnostic =
-            Diagnostic::whole_file(Severity::Error, Code::File, message).help("change to a folder that exists");
-        Report::new(file.display().to_string(), text.to_owned(), vec![diagnostic])
-    })?;
+    user: impl FnOnce(Result<Loaded, Report>) -> R,
+) -> R {
+    let absolute = match std::path::absolute(file) {
+        Ok(absolute) => absolute,
+        Err(error) => {
+            let message = format!("the current folder cannot be found: {error}");
+            let diagnostic =
+                Diagnostic::whole_file(Severity::Error, Code::File, message).help("change to a folder that exists");
+            return user(Err(Report::new(file.display().to_string(), text.to_owned(), vec![diagnostic])));
+        }
+    };
     let folder = absolute.parent().unwrap_or(Path::new("/"));
-    Ok(read(text, file, folder, machine))
+    read(text, file, folder, machine, |read| user(finish(read)))
 }
 
-fn finish(read: Result<(Config, Report), Report>) -> Result<Loaded, Report> {
-    let (config, report) = read?;
+fn finish((config, report): (Config, Report)) -> Result<Loaded, Report> {
     if report.error_count() > 0 { Err(report) } else { Ok(Loaded { config, warnings: report }) }
 }
 
 /// The part of the configuration that is right, and everything that is wrong.
-fn read(text: &str, file: &Path, folder: &Path, machine: impl FnOnce(&Config) -> Vec<Diagnostic>) -> (Config, Report) {
+fn read<R>(
+    text: &str,
+    file: &Path,
+    folder: &Path,
+    machine: impl FnOnce(&Config) -> Vec<Diagnostic>,
+    user: impl FnOnce((Config, Report)) -> R,
+) -> R {
     let (tree, syntax) = Syntax::parse(text);
     let mut found = Vec::new();
     let config = root::read(&tree, folder, &mut found);
@@ -110,7 +127,9 @@ fn read(text: &str, file: &Path, folder: &Path, machine: impl FnOnce(&Config) ->
     let partial = syntax.is_partial();
     let mut report = Report::new(file.display().to_string(), text.to_owned(), syntax.merge(found));
     report.partial = partial;
-    (config, report)
+    let result = user((config, report));
+    drop(tree); // not before: see `load_for`
+    result
 }
 
 fn read_text(file: &Path) -> Result<String, (String, Box<Diagnostic>)> {
