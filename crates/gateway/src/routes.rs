@@ -224,7 +224,7 @@ impl Table {
         };
         let schedule_routes = schedules.iter().filter_map(schedule_route).collect();
         let page_routes = asked.into_iter().filter_map(page_route).collect();
-        table.routes = routes.into_iter().map(counted).collect();
+        table.routes = routes.into_iter().map(counted).collect::<Box<[_]>>().into_vec(); // not in the memory of the specs
         table.page_routes = page_routes;
         table.schedule_routes = schedule_routes;
         table
