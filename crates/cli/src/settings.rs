@@ -75,14 +75,20 @@ pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving 
     }
 }
 
-/// How a service is told of requests, if that is by variables.
+/// How a service is told of requests, if that is by variables. A copy: what stays of the configuration would hold the
+/// pages that it was read into ([`memory::apart`]).
 fn cgi(service: &config::Service) -> Option<(String, Arc<CgiOptions>)> {
-    Some((service.name().to_owned(), Arc::clone(service.cgi.as_ref()?)))
+    let mut options = service.cgi.as_deref()?.clone();
+    if let Some(scripts) = &mut options.scripts {
+        scripts.files = Arc::new((*scripts.files).clone());
+    }
+    Some((service.name().to_owned(), Arc::new(options)))
 }
 
-/// The settings of a service that is a function of AWS Lambda.
+/// The settings of a service that is a function of AWS Lambda; a copy, too.
 fn lambda(service: &config::Service) -> Option<(String, Arc<LambdaOptions>)> {
-    Some((service.name().to_owned(), Arc::clone(service.lambda.as_ref()?)))
+    let options = service.lambda.as_deref()?;
+    Some((service.name().to_owned(), Arc::new(options.clone())))
 }
 
 /// Traces, if they are wanted. Reads the environment, and the file of fields for the collector.

@@ -105,10 +105,10 @@ fn read_in_place<R>(
         }
     };
     let folder = absolute.parent().unwrap_or(Path::new("/"));
-    read(text, file, folder, machine, |read| user(finish(read)))
+    read(text, file, folder, machine, |config, report| user(finish(config, report)))
 }
 
-fn finish((config, report): (Config, Report)) -> Result<Loaded, Report> {
+fn finish(config: Config, report: Report) -> Result<Loaded, Report> {
     if report.error_count() > 0 { Err(report) } else { Ok(Loaded { config, warnings: report }) }
 }
 
@@ -118,7 +118,7 @@ fn read<R>(
     file: &Path,
     folder: &Path,
     machine: impl FnOnce(&Config) -> Vec<Diagnostic>,
-    user: impl FnOnce((Config, Report)) -> R,
+    user: impl FnOnce(Config, Report) -> R,
 ) -> R {
     let (tree, syntax) = Syntax::parse(text);
     let mut found = Vec::new();
@@ -127,7 +127,7 @@ fn read<R>(
     let partial = syntax.is_partial();
     let mut report = Report::new(file.display().to_string(), text.to_owned(), syntax.merge(found));
     report.partial = partial;
-    let result = user((config, report));
+    let result = user(config, report);
     drop(tree); // not before: see `load_for`
     result
 }
