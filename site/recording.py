@@ -89,7 +89,7 @@ class Terminal:
     def play(self):
         try:
             for typed in SCRIPT:
-                yield self.run(typed, "curl -i http" if typed.endswith("&") else None)
+                yield self.run(typed, "Ctrl-C" if typed.endswith("&") else None)
                 if typed.endswith("init"):
                     file = self.home / "pilotlight.toml"
                     file.write_text(file.read_text().replace(PORT, self.free))
