@@ -69,7 +69,8 @@ def gateway(folder, ports):
     port, file = free_port(), folder / "pilotlight.toml"
     urls = ", ".join(f'"http://127.0.0.1:{one}"' for one in ports)
     file.write_text(
-        f'listen = "127.0.0.1:{port}"\n[services.app]\nurl = [{urls}]\n[[routes]]\npath = "/"\nservice = "app"\ncache = false\n'
+        f'listen = "127.0.0.1:{port}"\n[services.app]\nurl = [{urls}]\n'
+        '[[routes]]\npath = "/"\nservice = "app"\ncache = false\n'
     )
     return start([PILOTLIGHT, "run", "-c", str(file)], port), port
 
