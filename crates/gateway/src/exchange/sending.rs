@@ -215,15 +215,17 @@ impl Inbound {
             return;
         }
         self.seat = None; // what was asked before has nothing open of this request
-        let (head, peer) = (&self.outbound.head, &self.client.peer);
-        let client = self.client.settings.trust_forwarded.client(head.headers(), peer.address());
+        let (head, peer, trusted) = (&self.outbound.head, &self.client.peer, &self.client.settings.trust_forwarded);
+        let client = || trusted.client(head.headers(), peer.address());
         self.seat = Seat::choose(external, self.tried, self.record.timeline.last(), head, client);
     }
 
     /// Learns from what came of a try whether the server is to be asked again.
     fn judge_server(&mut self, result: &Result<ServiceResponse, Failed>) {
         let Some(seat) = &self.seat else { return };
-        self.tried.add(seat.index());
+        if result.is_err() {
+            self.tried.add(seat.index()); // one that answers is asked again, as for a fresh copy of what it validated
+        }
         match result {
             Ok(answer) if matches!(answer.status.as_u16(), 502..=504) => seat.failed(&answer.status),
             Ok(_) => seat.answered(),

@@ -43,7 +43,7 @@ impl Seat {
         tried: Tried,
         now: Moment,
         fields: &impl AskerFields,
-        client: Option<IpAddr>,
+        client: impl FnOnce() -> Option<IpAddr>,
     ) -> Option<Self> {
         let group = external.group()?;
         let key = key_of(&external.spec().balance.by, fields, client);
@@ -93,8 +93,8 @@ pub(crate) fn server<'a>(external: &'a External, seat: Option<&Seat>) -> Option<
     Some(Server { addr, number: index as u64, connect_timeout })
 }
 
-fn key_of(by: &BalanceBy, fields: &impl AskerFields, client: Option<IpAddr>) -> Option<u64> {
-    let of_client = || match client? {
+fn key_of(by: &BalanceBy, fields: &impl AskerFields, client: impl FnOnce() -> Option<IpAddr>) -> Option<u64> {
+    let of_client = || match client()? {
         IpAddr::V4(address) => Some(key(&address.octets())),
         IpAddr::V6(address) => address.octets().first_chunk::<8>().map(|subscriber| key(subscriber)),
     };
