@@ -6,6 +6,7 @@ use pilotlight_gateway::{BalanceBy, BalanceOptions, ExternalAddr, MAX_SERVERS, S
 use toml::de::DeValue;
 
 use super::address;
+use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::readers::read_words;
 use super::schema::Part;
@@ -93,15 +94,7 @@ fn by(field: &Field<'_>) -> Result<BalanceBy, Diagnostic> {
         Some(("header", name)) => {
             name.parse().map(BalanceBy::Header).map_err(|_| wrong("is not the name of a field", HELP))
         }
-        Some(("cookie", name)) => {
-            let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-            let is_name = !name.is_empty() && name.bytes().all(is_good);
-            if is_name {
-                Ok(BalanceBy::Cookie(name.to_owned()))
-            } else {
-                Err(wrong("is not the name of a cookie", HELP))
-            }
-        }
+        Some(("cookie", name)) => caching::cookie(name).map(BalanceBy::Cookie).map_err(|wrong| field.rejected(wrong)),
         _ => {
             let near = match text {
                 "ip" | "ip_hash" | "client_ip" | "source" | "address" => Some("client"),
