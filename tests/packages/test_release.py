@@ -5,6 +5,7 @@ that.
 import json
 import re
 import shutil
+import tomllib
 
 import check
 import pytest
@@ -131,3 +132,16 @@ def test_the_workflow_calls_what_there_is():
     assert {"packages", "test-packages", "release-check"} <= set(wanted)
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in wanted)
     assert not re.findall(r"uses: (?!\S+@[0-9a-f]{40}\b)\S+", text), "an action without a digest can become another one"
+
+
+def test_cargo_binstall_finds_what_the_workflow_attaches():
+    package = tomllib.loads((ROOT / "crates/pilotlight/Cargo.toml").read_text())["package"]
+    about = package["metadata"]["binstall"]
+    places = {"{ repo }": check.project.REPOSITORY, "{ version }": VERSION, "{ name }": package["name"]}
+    url = about["pkg-url"].replace("{ target }", "x86_64-unknown-linux-gnu")
+    for place, value in places.items():
+        url = url.replace(place, value)
+    assert about["pkg-fmt"] == "bin"
+    assert url == f"{check.project.REPOSITORY}/releases/download/v{VERSION}/pilotlight-x86_64-unknown-linux-gnu"
+    attached = 'for program in bin/*/*; do cp "$program" "$(basename "$program")-$(basename "$(dirname "$program")")"'
+    assert attached in (ROOT / ".github/workflows/release.yml").read_text()
