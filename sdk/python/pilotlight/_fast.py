@@ -79,6 +79,10 @@ class Link(_pipe.Link):
         except OSError as error:
             self.close(error)
 
+    def send_last(self, frame):
+        self.out.append_last(frame)
+        self.out.flush()
+
     def look(self, now=False):
         self.service.core.inner.look(self.out)
 

@@ -37,7 +37,7 @@ class Link:
         self.rules, self.tail, self.open, self.queue = RULES["new"], b"", {}, []
         self.reading, self.sending, self.answers = allocate_lock(), allocate_lock(), []
         self.idle, self.spare = [], [None] * (service.threads - 1 if kind == "shared" else 0)  # threads
-        self.out = []
+        self.out, self.sealed = [], False
         self.sock = self.connect()
         hello = f"PIPE/1\ntoken={service.token}\nkind={kind}\nsdk=pilotlight-python/{__version__}\npid={getpid()}\n"
         hello += f"exchanges={service.exchanges}\nmax_own={service.limits['own']}\n" if kind == "shared" else ""
@@ -204,12 +204,18 @@ class Link:
         self.out += frames
         try:
             with self.sending:
-                ready = self.out[:]
+                ready = [] if self.sealed else self.out[:]
                 if ready:
                     self.sock.sendall(b"".join(ready))
                     del self.out[: len(ready)]
         except OSError as error:
             self.close(error)
+
+    def send_last(self, frame):
+        """Sends a frame behind which none is sent (P-10): a handler may end at the same time."""
+        with self.sending:
+            self.sealed = True
+            self.sock.sendall(b"".join([*self.out, frame]))
 
     def close(self, error):
         """Ends the connection and its exchanges (P-34) and says why (P-10); the last shared one ends the service."""
@@ -220,7 +226,7 @@ class Link:
             request._reset, request._ended = request._reset or CANCELLED, True
         text = error if isinstance(error, (OSError, Violation)) else f"P-11: a malformed frame: {error!r}"
         try:
-            isinstance(error, OSError) or self.send(reset(0, PROTOCOL, text))
+            isinstance(error, OSError) or self.send_last(reset(0, PROTOCOL, text))
             self.hang_up()
             if not isinstance(error, ConnectionError):
                 sys.stderr.write(f"pilotlight: {self.kind} connection closed: {text}\n")

@@ -7,7 +7,7 @@ import threading
 import unittest
 from unittest import mock
 
-from harness import DRAIN, RESPONSE, SDK, GatewayCase, frame, request
+from harness import DRAIN, RESET, RESPONSE, SDK, GatewayCase, frame, request
 
 BUILT = glob.glob(os.path.join(SDK, "pilotlight", "_native*.so"))
 WHICH = """
@@ -66,6 +66,14 @@ class Calls(GatewayCase):
         connection = self.serve(APP)
         connection.send(*[request(number, "/together") for number in range(1, 5)])
         self.assertEqual({connection.next().exchange for _ in range(4)}, {1, 2, 3, 4})
+
+    def test_nothing_follows_the_frame_that_says_which_rule_was_broken(self):
+        for _ in range(10):
+            connection = self.serve(APP)
+            connection.send(*[request(number, "/nap") for number in range(1, 31)], frame(99, 1, b"x"))
+            frames = list(iter(connection.next, None))
+            self.assertEqual((frames[-1].kind, frames[-1].exchange, frames[-1].text[:4]), (RESET, 0, "P-7:"))
+            self.assertEqual([one for one in frames if not one.exchange], frames[-1:])
 
     def test_many_that_wait_a_little(self):
         connection = self.serve(APP)

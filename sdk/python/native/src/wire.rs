@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
@@ -21,6 +21,8 @@ pub(crate) struct Socket {
     writing: Mutex<()>,
     /// Bytes that have been appended and not been written.
     pending: AtomicUsize,
+    /// The last frame has been appended; set while `out` is locked.
+    is_sealed: AtomicBool,
     /// Bytes of frames that are not whole; only the thread that reads takes it.
     pub(crate) tail: Mutex<Vec<u8>>,
     /// The largest payload; 0 until WELCOME has come, and all frames are Python's.
@@ -28,13 +30,24 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Lets `write` append frames to what leaves next.
+    /// Lets `write` append frames to what leaves next; behind the last one they are dropped.
     pub(crate) fn append<T>(&self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut out = self.out.lock();
+        if self.is_sealed.load(Ordering::Relaxed) {
+            return write(&mut Vec::new());
+        }
         let before = out.len();
         let result = write(&mut out);
         self.pending.fetch_add(out.len() - before, Ordering::AcqRel);
         result
+    }
+
+    /// Appends the last frame, behind which nothing is sent (P-10).
+    fn append_last(&self, frame: &[u8]) {
+        self.append(|out| {
+            out.extend_from_slice(frame);
+            self.is_sealed.store(true, Ordering::Relaxed);
+        });
     }
 
     /// Writes all that has been appended; blocks while the gateway does not read.
@@ -80,6 +93,7 @@ impl Wire {
             out: Mutex::default(),
             writing: Mutex::default(),
             pending: AtomicUsize::new(0),
+            is_sealed: AtomicBool::new(false),
             tail: Mutex::default(),
             max_frame: AtomicUsize::new(0),
         };
@@ -88,6 +102,10 @@ impl Wire {
 
     fn append(&self, frame: &[u8]) {
         self.0.append(|out| out.extend_from_slice(frame));
+    }
+
+    fn append_last(&self, frame: &[u8]) {
+        self.0.append_last(frame);
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
