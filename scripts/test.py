@@ -3,10 +3,11 @@
 
 Run through `make test` and `make test-all`, which install what is needed.
 
-    test.py                 the short form: every scenario, with fewer kills, bytes and cases
-    test.py --long          the long form: what CI runs
+    test.py                 the short form: without what takes longest (tests/slow.txt), and with fewer kills and bytes
+    test.py --long          the long form: everything; what CI runs
     test.py --only WORD     the suites whose name contains this; may be given several times
     test.py --list          their names
+    test.py --note-slow     writes tests/slow.txt anew, from the times of the last run of the long form
 
 A suite's output stays in target/test-results; its last lines are printed when it ends. What failed, and why, is at the
 very end. CI fails on a test that skips because something is missing here: see tests/skips.py.
@@ -24,6 +25,8 @@ import time
 import xml.etree.ElementTree as xml
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import slow_tests
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = str(ROOT / "target" / "venv" / "bin" / "python")
@@ -53,6 +56,13 @@ AT_ONCE = 4
 AGAIN = ("--reruns", "1")
 # Transcripts, each with a gateway or a service of its own, likewise.
 TRANSCRIPTS_AT_ONCE = 4
+# Suites of the long form only, by how their names begin: variants of others, and those that run for minutes.
+LONG_ONLY = (
+    *("sdk deno fetch", "sdk bun fetch", "sdk node on deno", "sdk node on bun", "sdk c:", "sdk python native asgi"),
+    *("end to end: testssl", "end to end: instructions and layers"),
+)
+# The suites of which the short form leaves out what is slow.
+SIFTED = ("end to end", "rust", "pages in a browser")
 LIMIT_S = 3600.0
 SLOWEST = 50
 # Lines that are printed: of a suite that passed, of one that failed, of the reason of a test that failed.
@@ -151,18 +161,29 @@ def of_node(name, megabytes):
 
 def suites(is_long):
     """Those that take longest first: a lane that is free takes the next."""
+    every = every_suite(is_long)
+    return every if is_long else [suite for suite in every if not suite.name.startswith(LONG_ONLY)]
+
+
+def every_suite(is_long):
     megabytes = 64 if is_long else 16
+    slow = {} if is_long else slow_tests.read()
+    not_slow = {
+        "end to end": slow_tests.words_of_pytest(slow.get("end to end", [])),
+        "rust": slow_tests.words_of_nextest(slow.get("rust", [])),
+        "pages": slow_tests.words_of_node(slow.get("pages in a browser", [])),
+    }
     nextest = [str(ROOT / "target" / "venv" / "bin" / "cargo-nextest"), "nextest", "run", "--workspace"]
-    rust = Suite("rust", nextest, junit=ROOT / "target" / "nextest" / "default" / "junit.xml")
+    rust = Suite("rust", [*nextest, *not_slow["rust"]], junit=ROOT / "target" / "nextest" / "default" / "junit.xml")
     transcripts = ["sdk/conformance/run_gateway.py", "--pilotlight", GATEWAY, "--jobs", str(TRANSCRIPTS_AT_ONCE), *AGAIN]
     adversary = ["-m", "adversary", "--time", "60" if is_long else "20"]
     others = ("--ignore=test_lab_layers.py", "--ignore=test_testssl.py")
     return [
-        pytest("end to end", "tests/e2e", "--numprocesses", str(AT_ONCE), *others),
+        pytest("end to end", "tests/e2e", "--numprocesses", str(AT_ONCE), *others, *not_slow["end to end"]),
         rust,
-        # A thousand handshakes in a shell script: minutes of its own.
-        *([pytest("end to end: testssl", "tests/e2e", "test_testssl.py")] if is_long else []),
-        node("pages in a browser", "tests/page", "*.test.mjs", "--test-concurrency=3"),
+        # A thousand handshakes in a shell script.
+        pytest("end to end: testssl", "tests/e2e", "test_testssl.py"),
+        node("pages in a browser", "tests/page", "*.test.mjs", "--test-concurrency=3", *not_slow["pages"]),
         Suite("adversary", [PYTHON, *adversary], ROOT / "tests"),
         Suite("rust: examples of the documentation", ["cargo", "test", "--quiet", "--doc", "--workspace"]),
         Suite("gateway: transcripts", [PYTHON, *transcripts]),
@@ -329,6 +350,7 @@ def parse():
     parser.add_argument("--long", action="store_true", help="the long form")
     parser.add_argument("--only", action="append", metavar="WORD", help="suites whose name contains this")
     parser.add_argument("--list", action="store_true", help="the names of the suites")
+    parser.add_argument("--note-slow", action="store_true", help="write tests/slow.txt, after a run of the long form")
     options = parser.parse_args()
     options.chosen = [one for one in suites(options.long) if any(word in one.name for word in options.only or [""])]
     if not options.chosen:
@@ -336,11 +358,21 @@ def parse():
     return options
 
 
+def note_slow():
+    """From what the last run has left."""
+    suites = [suite for suite in every_suite(is_long=True) if suite.junit and suite.name in SIFTED]
+    times = [(suite.name, case.name, case.seconds) for suite in suites for case in of_junit(suite.junit)]
+    print(f"{slow_tests.FILE}: {slow_tests.write(times)} of {len(times)} tests")
+    return 0
+
+
 def main():
     options = parse()
     if options.list:
         print("\n".join(suite.name for suite in options.chosen))
         return 0
+    if options.note_slow:
+        return note_slow()
     environment = environment_of(options.long)
     begin = time.monotonic()
     print("=== building", flush=True)
@@ -356,6 +388,8 @@ def main():
         report_failures(failed)
         print(f"\nsuites that failed: {', '.join(one.suite.name for one in failed)}")
     print(f"\n{len(results) - len(failed)} passed, {len(failed)} failed")
+    if not options.long:
+        print("`make test-all` runs what takes longest as well: tests/slow.txt")
     return 1 if failed else 0
 
 
