@@ -238,9 +238,7 @@ class Link:
             self.service.ring()
 
     def hang_up(self):
-        from _socket import SHUT_RDWR
-
-        self.sock.shutdown(SHUT_RDWR)
+        self.sock.shutdown(2)  # SHUT_RDWR
 
 
 # P-11: what the gateway may send on each kind of connection, besides RESET on exchange 0
