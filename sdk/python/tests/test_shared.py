@@ -29,7 +29,7 @@ from harness import (
     reset,
 )
 
-CORE_LINES, PACKAGE_LINES = 250, 400  # the core is connections and threads; with it frames and what a handler sees
+CORE_LINES, PACKAGE_LINES = 250, 402  # the core is connections and threads; with it frames and what a handler sees
 UPGRADE_LINES = 80  # apart from both
 BLOCKING = """
 gate = os.path.join(os.path.dirname(__file__), "gate")
