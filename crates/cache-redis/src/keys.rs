@@ -6,6 +6,7 @@
 //! pilotlight:1:{HASH}:b:ID      a body that is too long for its record
 //! pilotlight:1:{HASH}:l         who fetches it at this moment
 //! pilotlight:rate:1:HASH        until when a rate is paid for (docs/adr/0038)
+//! pilotlight:schedule:1:HASH    who runs a schedule, and up to when it was dealt with (docs/adr/0061)
 //! ```
 //!
 //! What a route adds to the key of a target ([`Key::extra`]) selects a variant, as a field of the request does
@@ -27,6 +28,9 @@ pub const DEFAULT_PREFIX: &str = "pilotlight";
 pub(crate) const VERSION: &str = ":1:{";
 /// Of the names of rates.
 const RATES: &str = ":rate:1:";
+
+/// Of the names of schedules.
+const SCHEDULES: &str = ":schedule:1:";
 
 /// The first half of a SHA-256.
 pub(crate) type Hash = [u8; 16];
@@ -58,6 +62,7 @@ pub(crate) struct Keys {
     prefix: Box<str>,
     /// Not below that of records: gateways are told of every change there.
     rates: Box<str>,
+    schedules: Box<str>,
 }
 
 /// The names of one target.
@@ -99,6 +104,13 @@ pub fn record_name_of(prefix: &str, name: &str) -> Option<u64> {
     (digits.len() == 22).then_some(((bits >> 2) as u64).swap_bytes())
 }
 
+fn hashed<'a>(kind: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut name = String::with_capacity(kind.len() + 22);
+    name.push_str(kind);
+    push_base64(&mut name, &hash(parts));
+    name
+}
+
 fn number(hash: &Hash) -> u64 {
     let mut first = [0; 8];
     first.copy_from_slice(&hash[..8]);
@@ -111,15 +123,18 @@ fn hash_of(key: &Key<'_>) -> Hash {
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: format!("{prefix}{VERSION}").into(), rates: format!("{prefix}{RATES}").into() }
+        let [prefix, rates, schedules] = [VERSION, RATES, SCHEDULES].map(|kind| format!("{prefix}{kind}").into());
+        Self { prefix, rates, schedules }
     }
 
     /// That of a rate, for what is counted together.
     pub(crate) fn rate<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> String {
-        let mut name = String::with_capacity(self.rates.len() + 22);
-        name.push_str(&self.rates);
-        push_base64(&mut name, &hash(parts));
-        name
+        hashed(&self.rates, parts)
+    }
+
+    /// That of a schedule.
+    pub(crate) fn schedule(&self, name: &str) -> String {
+        hashed(&self.schedules, [name.as_bytes()])
     }
 
     pub(crate) fn name(&self, key: &Key<'_>) -> Name {

@@ -54,4 +54,5 @@ pub use options::{
 };
 pub use tier::ask::Asked;
 pub use tier::rate::{Counted, SharedRate};
+pub use tier::run::{RUN_HELD, RUN_RENEWED_EVERY, Taken};
 pub use tier::{SharedTier, Status, Ticket, Tier, client_config};

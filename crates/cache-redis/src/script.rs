@@ -33,6 +33,37 @@ pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
 });
 
+/// One of several gateways takes the run of a schedule (docs/adr/0061). Keys: the schedule's. Arguments: the second at
+/// which it was due, nothing for a run by hand; who asks; milliseconds that the run is held without being renewed;
+/// milliseconds for which it is known what was dealt with. Its reply: 1, the run is theirs; 2, another has dealt with
+/// that second or a later one; 3, a run is under way elsewhere, and that second is dealt with.
+pub(crate) static TAKE_RUN: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local now = redis.call('TIME') \
+         local now_ms = now[1] * 1000 + math.floor(now[2] / 1000) \
+         local known = redis.call('HMGET', KEYS[1], 'dealt', 'holder', 'until') \
+         local due = tonumber(ARGV[1]) \
+         if due and known[1] and tonumber(known[1]) >= due and known[2] ~= ARGV[2] then return 2 end \
+         if due then redis.call('HSET', KEYS[1], 'dealt', ARGV[1]) end \
+         redis.call('PEXPIRE', KEYS[1], ARGV[4]) \
+         if known[3] and tonumber(known[3]) > now_ms and known[2] ~= ARGV[2] then return 3 end \
+         redis.call('HSET', KEYS[1], 'holder', ARGV[2], 'until', string.format('%.0f', now_ms + ARGV[3])) \
+         redis.call('PEXPIRE', KEYS[1], ARGV[4]) \
+         return 1",
+    )
+});
+
+/// Keys: the schedule's. Arguments: who holds its run; milliseconds that it is held from now on, 0 at its end. Its
+/// reply: 1 if it was theirs.
+pub(crate) static HOLD_RUN: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('HGET', KEYS[1], 'holder') ~= ARGV[1] then return 0 end \
+         local now = redis.call('TIME') \
+         redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000) + ARGV[2])) \
+         return 1",
+    )
+});
+
 /// One more of a rate, by the generic cell rate algorithm and the server's clock. Keys: what is counted together.
 /// Arguments: what one costs, and how far ahead of the present all may be paid for, in nanoseconds. Its reply: 1 if it
 /// is admitted, else 0; how far ahead of the present all is paid for then, in nanoseconds.

@@ -8,6 +8,7 @@ mod budget;
 mod lease;
 mod outage;
 pub(crate) mod rate;
+pub(crate) mod run;
 mod shared;
 mod ticket;
 mod write;

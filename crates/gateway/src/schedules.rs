@@ -3,11 +3,12 @@
 //! ```text
 //!  spec ──▶ agenda (pure: what begins now) ◀──▶ state (what all see) ◀── runner (a task of worker 0) ──▶ exchange
 //! ```
-//! Without schedules the task waits and never wakes.
+//! A run that gateways share is taken in Redis first (`shared`). Without schedules the task waits and never wakes.
 
 mod agenda;
 mod kept;
 pub(crate) mod runner;
+mod shared;
 mod spec;
 mod state;
 

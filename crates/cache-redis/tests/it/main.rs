@@ -9,5 +9,6 @@ mod lease;
 mod lost;
 mod node;
 mod rates;
+mod runs;
 mod sharing;
 mod ways;

@@ -159,6 +159,8 @@ pub struct Schedule {
     /// Where its time zone stands in the file.
     pub(super) timezone_at: Option<Span>,
     pub(super) event_at: Option<Span>,
+    /// Where it says that one of several gateways runs it, if it does.
+    pub(super) shared_at: Option<Span>,
 }
 
 /// Certificates by ACME.

@@ -80,7 +80,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     };
     config.routes = relations::routes(drafts, &config, &declared, found);
     scaling::check_routes(&config, found);
-    schedules::check_events(&config, found);
+    schedules::relations(&config, has_redis(&root), found);
     acme::relations(&mut config, found);
     tls::relations(&config, found);
     config

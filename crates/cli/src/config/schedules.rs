@@ -107,6 +107,9 @@ fn read<'a>(
     section.set("jitter", a_time(&ScheduleSpec::JITTER), &mut jitter, found);
     section.set("timeout", a_time(&ScheduleSpec::TIMEOUT), &mut timeout, found);
     section.set("missed", what_is_missed, &mut missed, found);
+    let mut is_shared = false;
+    section.set("shared", Field::boolean, &mut is_shared, found);
+    let shared_at = section.field("shared").filter(|_| is_shared).map(|field| field.key_at);
     let (cron, service, target) = (cron?, service?, path?);
     let spec = ScheduleSpec {
         name: name.unwrap_or_else(|| Some(own_name(&service, &target)))?,
@@ -120,10 +123,11 @@ fn read<'a>(
         jitter,
         timeout,
         missed,
+        is_shared,
     };
     let at = section.field("name").map_or(at, |field| field.at);
     let (timezone_at, event_at) = (timezone.map(|field| field.at), event_field.map(|field| field.key_at));
-    Some((Schedule { spec: Arc::new(spec), timezone_at, event_at }, at))
+    Some((Schedule { spec: Arc::new(spec), timezone_at, event_at, shared_at }, at))
 }
 
 fn cron(field: &Field<'_>) -> Result<Cron, Diagnostic> {
@@ -163,9 +167,14 @@ fn event(field: &Field<'_>) -> Result<Arc<str>, Diagnostic> {
     }
 }
 
-/// Events are for functions.
-pub(super) fn check_events(config: &Config, found: &mut Vec<Diagnostic>) {
+/// Events are for functions; what gateways share needs a Redis.
+pub(super) fn relations(config: &Config, has_redis: bool, found: &mut Vec<Diagnostic>) {
     for schedule in &config.schedules {
+        if let (Some(at), false) = (&schedule.shared_at, has_redis) {
+            let message = "`shared` needs a Redis, through which gateways agree on who runs it, and the file has none";
+            let help = "add [cache.redis] with url = \"redis://localhost\", or take `shared` away";
+            found.push(Diagnostic::error(Code::MissingKey, at.clone(), message).help(help));
+        }
         let service = config.services.iter().find(|service| service.name() == schedule.spec.service);
         if let (Some(at), Some(service)) = (&schedule.event_at, service.filter(|service| service.lambda.is_none())) {
             let message = format!("`event` is for functions, and the service {} is none", shown(service.name()));

@@ -15,7 +15,7 @@ pub(super) fn list(shared: &Shared) -> Value {
 }
 
 fn one(report: &Report) -> Value {
-    let (spec, Ended { ok, failed, skipped, missed }) = (&report.spec, report.ended);
+    let (spec, Ended { ok, failed, skipped, elsewhere, missed }) = (&report.spec, report.ended);
     json!({
         "name": spec.name,
         "cron": spec.cron.text(),
@@ -29,7 +29,7 @@ fn one(report: &Report) -> Value {
         "running": report.running.as_ref().map(|run| json!({
             "number": run.number, "cause": run.cause.name(), "at": date(run.at), "seconds_ago": now().saturating_sub(run.at),
         })),
-        "runs": { "ok": ok, "failed": failed, "skipped": skipped, "missed": missed },
+        "runs": { "ok": ok, "failed": failed, "skipped": skipped, "elsewhere": elsewhere, "missed": missed },
         "last_success_seconds_ago": report.last_success.map(|at| now().saturating_sub(at)),
         "last_number": report.last_number,
         "history": report.runs.iter().map(run).collect::<Vec<_>>(),
@@ -41,6 +41,7 @@ fn run(run: &Run) -> Value {
         RunResult::Ok(status) => (Some(*status), None),
         RunResult::Failed { status, why } => (*status, Some(why.clone())),
         RunResult::Skipped => (None, Some("the run before was not over".to_owned())),
+        RunResult::Elsewhere => (None, Some("another gateway ran it".to_owned())),
         RunResult::Missed(1) => (None, Some("it was due when nothing could be sent".to_owned())),
         RunResult::Missed(times) => (None, Some(format!("it was due {times} times when nothing could be sent"))),
     };

@@ -73,6 +73,8 @@ pub(crate) struct Begun {
     pub(crate) spec: Arc<ScheduleSpec>,
     pub(crate) number: u64,
     pub(crate) cause: Cause,
+    /// When it was due, in seconds since 1970; `None` by hand.
+    pub(crate) due: Option<i64>,
     /// When, in seconds since 1970.
     pub(crate) at: i64,
 }
@@ -98,6 +100,8 @@ pub(crate) enum RunResult {
     },
     /// The one before was not over.
     Skipped,
+    /// Another gateway has run it, or is to.
+    Elsewhere,
     /// So many times went by.
     Missed(u64),
 }
@@ -108,6 +112,7 @@ impl RunResult {
             Self::Ok(_) => "ok",
             Self::Failed { .. } => "failed",
             Self::Skipped => "skipped",
+            Self::Elsewhere => "elsewhere",
             Self::Missed(_) => "missed",
         }
     }
@@ -119,6 +124,7 @@ pub(crate) struct Ended {
     pub(crate) ok: u64,
     pub(crate) failed: u64,
     pub(crate) skipped: u64,
+    pub(crate) elsewhere: u64,
     pub(crate) missed: u64,
 }
 
@@ -188,7 +194,7 @@ impl Agenda {
             (self.dealt, self.pending) = (now, None); // the clock was wrong
         }
         if std::mem::take(&mut self.asked) && self.running.is_none() {
-            return Some(self.begin(Cause::Asked, now));
+            return Some(self.begin(Cause::Asked, None, now));
         }
         self.plan(random);
         let pending = self.pending.filter(|pending| pending.at <= now)?;
@@ -210,7 +216,9 @@ impl Agenda {
                 self.note(Cause::Due, now, RunResult::Skipped);
                 None
             }
-            (is_late, _) => Some(self.begin(if is_late { Cause::Missed } else { Cause::Due }, now)),
+            (is_late, _) => {
+                Some(self.begin(if is_late { Cause::Missed } else { Cause::Due }, Some(self.dealt), now))
+            }
         };
         self.plan(random);
         begun
@@ -233,6 +241,8 @@ impl Agenda {
                 self.ended.ok += 1;
                 self.last_success = Some(at);
             }
+            RunResult::Skipped => self.ended.skipped += 1,
+            RunResult::Elsewhere => self.ended.elsewhere += 1,
             _ => self.ended.failed += 1,
         }
         self.remember(Run { number, cause: running.cause, at: running.at, took, result });
@@ -275,9 +285,9 @@ impl Agenda {
         passed
     }
 
-    fn begin(&mut self, cause: Cause, now: i64) -> Begun {
+    fn begin(&mut self, cause: Cause, due: Option<i64>, now: i64) -> Begun {
         self.last_number += 1;
-        let begun = Begun { spec: Arc::clone(&self.spec), number: self.last_number, cause, at: now };
+        let begun = Begun { spec: Arc::clone(&self.spec), number: self.last_number, cause, due, at: now };
         self.running = Some(begun.clone());
         begun
     }
@@ -317,6 +327,7 @@ mod tests {
             jitter: Duration::from_secs(jitter),
             timeout: ScheduleSpec::DEFAULT_TIMEOUT,
             missed,
+            is_shared: false,
         };
         let schedule = Ok(Schedule::new(spec.cron.clone(), Zone::utc()));
         Agenda::new(Arc::new(spec), schedule, now, remembered)
@@ -474,8 +485,8 @@ mod tests {
                 prop_assert!(agenda.wakes_at() > Some(now));
                 prop_assert!(agenda.runs.len() <= KEPT_RUNS);
             }
-            let Ended { ok, failed, skipped, missed } = agenda.ended;
-            prop_assert!(ok + failed + skipped + missed + u64::from(running.is_some()) >= (now / 600) as u64);
+            let Ended { ok, failed, skipped, elsewhere, missed } = agenda.ended;
+            prop_assert!(ok + failed + skipped + elsewhere + missed + u64::from(running.is_some()) >= (now / 600) as u64);
         }
     }
 }

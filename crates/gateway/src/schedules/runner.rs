@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 use super::agenda::{Begun, RunResult};
+use super::shared;
 use crate::exchange::scheduled;
 use crate::worker::{Stop, Worker};
 
@@ -51,9 +52,10 @@ fn seconds(since_1970: Duration) -> i64 {
 
 async fn perform(worker: Rc<Worker>, begun: Begun) {
     let (spec, began) = (&begun.spec, Instant::now());
-    let result = match tokio::time::timeout(spec.timeout, ask(&worker, &begun)).await {
-        Ok(result) => result,
-        Err(_) => failed(None, format!("no answer to its end within `timeout` ({} s)", spec.timeout.as_secs())),
+    let result = match (spec.is_shared, worker.second.clone()) {
+        (false, _) => ask(&worker, &begun, spec.timeout).await,
+        (true, Some(redis)) => shared::perform(&redis, &begun, |left| ask(&worker, &begun, left)).await,
+        (true, None) => failed(None, "it is `shared`, and there is no [cache.redis] any more".to_owned()),
     };
     let (took, schedule) = (began.elapsed(), &spec.name);
     let took_ms = took.as_secs_f64() * 1e3;
@@ -61,12 +63,24 @@ async fn perform(worker: Rc<Worker>, begun: Begun) {
         RunResult::Failed { why, .. } => {
             tracing::warn!(%schedule, number = begun.number, took_ms, "the run of a schedule failed: {why}");
         }
+        RunResult::Elsewhere => tracing::debug!(%schedule, number = begun.number, "another gateway runs the schedule"),
         _ => tracing::info!(%schedule, number = begun.number, took_ms, "the run of a schedule is over"),
     }
     worker.common.schedules.end(&begun, seconds(now()), took, result);
 }
 
-async fn ask(worker: &Rc<Worker>, begun: &Begun) -> RunResult {
+/// Sends the request and reads the answer, within the time that is `left`.
+async fn ask(worker: &Rc<Worker>, begun: &Begun, left: Duration) -> RunResult {
+    match tokio::time::timeout(left, answer(worker, begun)).await {
+        Ok(result) => result,
+        Err(_) => {
+            let timeout = begun.spec.timeout.as_secs();
+            failed(None, format!("no answer to its end within `timeout` ({timeout} s)"))
+        }
+    }
+}
+
+async fn answer(worker: &Rc<Worker>, begun: &Begun) -> RunResult {
     let spec = &begun.spec;
     let route = worker.common.table.load().schedule_route(&spec.name).cloned();
     let Some(route) = route else { return failed(None, "its service is no longer configured".to_owned()) };
@@ -82,6 +96,6 @@ async fn ask(worker: &Rc<Worker>, begun: &Begun) -> RunResult {
     }
 }
 
-fn failed(status: Option<u16>, why: String) -> RunResult {
+pub(super) fn failed(status: Option<u16>, why: String) -> RunResult {
     RunResult::Failed { status, why }
 }

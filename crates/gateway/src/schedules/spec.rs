@@ -32,6 +32,8 @@ pub struct ScheduleSpec {
     pub timeout: Duration,
     /// What becomes of times at which the gateway did not run. Default [`Missed::Skip`].
     pub missed: Missed,
+    /// One of the gateways that share a Redis runs it each time. Default: each runs it.
+    pub is_shared: bool,
 }
 
 /// What becomes of times at which nothing could be sent.

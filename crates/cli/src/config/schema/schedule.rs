@@ -1,6 +1,6 @@
 //! The keys of schedules.
 
-use super::key::{A_STRING, A_TIME, Key, key};
+use super::key::{A_STRING, A_TIME, Key, TRUE_OR_FALSE, key};
 
 /// The keys of `[[schedules]]`.
 pub const SCHEDULE: &[Key] = &[
@@ -19,5 +19,6 @@ pub const SCHEDULE: &[Key] = &[
     key("host", A_STRING, "\"app.example.org\"", &["hostname", "authority"]),
     key("jitter", A_TIME, "\"5m\"", &["random_delay", "randomized_delay", "splay", "spread"]),
     key("timeout", A_TIME, "\"10m\"", &["deadline", "max_time", "response_timeout"]),
+    key("shared", TRUE_OR_FALSE, "true", &["once", "single", "on_one_server", "exclusive"]),
     key("missed", "\"skip\" or \"run\"", "\"run\"", &["persistent", "catch_up", "misfire", "on_missed"]),
 ];

@@ -14,8 +14,10 @@ pub(super) fn runs(text: &mut Text, all: &[Report]) {
     let of = |report: &Report| labels(&[("schedule", &report.spec.name)]);
     text.family(RUNS, "counter", "Runs of schedules, by what came of them.");
     for report in all {
-        let Ended { ok, failed, skipped, missed } = report.ended;
-        for (outcome, count) in [("ok", ok), ("failed", failed), ("skipped", skipped), ("missed", missed)] {
+        let Ended { ok, failed, skipped, elsewhere, missed } = report.ended;
+        let outcomes =
+            [("ok", ok), ("failed", failed), ("skipped", skipped), ("elsewhere", elsewhere), ("missed", missed)];
+        for (outcome, count) in outcomes {
             text.sample(RUNS, &format!("{},outcome=\"{outcome}\"", of(report)), &count);
         }
     }
