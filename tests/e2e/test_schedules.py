@@ -60,7 +60,7 @@ class ByTheClock(Scheduled):
         now = self.schedules(gateway)["app/tasks/tick"]
         [run] = now["history"]
         self.assertEqual((run["result"], run["status"], run["cause"]), ("ok", 200, "schedule"))
-        self.assertEqual(now["runs"], {"ok": 1, "failed": 0, "skipped": 0, "missed": 0})
+        self.assertEqual(now["runs"], {"ok": 1, "failed": 0, "skipped": 0, "elsewhere": 0, "missed": 0})
         self.assertEqual(self.schedules(gateway)["app/never"]["history"], [])
         status = self.admin(gateway, "/status")
         self.assertEqual([one["name"] for one in status["schedules"]], ["app/tasks/tick", "app/never"])
