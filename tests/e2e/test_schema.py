@@ -91,7 +91,10 @@ transport = "lambda"
 lambda = { memory_size = 1 }
 [services.several]
 url = ["http://a.test", "http://b.test"]
-balance = { max_failures = 1 }
+balance = { max_failures = 1, retry_percent = 10, retry_per_second = 1 }
+max_connections = 100
+queue = { max = 5, timeout = "1s" }
+health = { path = "/up", interval = "1s", healthy = 1, unhealthy = 1 }
 [[schedules]]
 cron = "30 2 * * 1-5"
 service = "a"
@@ -306,7 +309,8 @@ class Schema(unittest.TestCase):
             "ServiceCgi": (rules, ("services", "php", "cgi")),
             "ServiceLambda": (rules, ("services", "function", "lambda")),
             "ServiceBalance": (rules, ("services", "several", "balance")),
-            "ServiceHealth": (rules, ("services", "released", "health")),
+            "ServiceHealth": (rules, ("services", "several", "health")),
+            ("Service", "max_connections"): (rules, ("services", "several")),
             "ServiceLimits": (full, ("services", "node", "limits")),
             "ServiceCgroup": (full, ("services", "node", "cgroup")),
             "RouteLimit": (rules, ("routes", 3, "limit")),
@@ -314,7 +318,7 @@ class Schema(unittest.TestCase):
         }
         count = 0
         for part, name, least, most in self.bounds():
-            document, path = places[part]
+            document, path = places.get((part, name), places[part])
             for value, is_valid in ((least, True), (most, True), (least - 1, False), (most + 1, False)):
                 with self.subTest(part=part, name=name, value=value):
                     found = self.checked(f"b{count}", written(changed(document, (*path, name), value)))

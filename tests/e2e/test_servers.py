@@ -6,10 +6,11 @@ import json
 import socket
 import subprocess
 import threading
+import urllib.request
 
 from harness import BINARY, PYTHON, Gateway, TestCase, config, in_threads, route, service, setUpModule
 from http1 import eventually
-from test_operate import ADMIN
+from test_operate import ADMIN, Unix
 
 __all__ = ["setUpModule"]
 
@@ -21,6 +22,9 @@ name = sys.argv[1]
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     ill = False
+    sick = False
+    asked = 0
+    paths = []
     def do_GET(self):
         self.rfile.read(int(self.headers.get("content-length") or 0))
         query = parse_qs(urlsplit(self.path).query)
@@ -28,8 +32,20 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(float(query["seconds"][0]))
         if query.get("ill", [""])[0] == name:
             Handler.ill = True
+        if "sick" in query:
+            Handler.sick = query["sick"] == ["yes"]
         body = name.encode()
-        self.send_response(503 if Handler.ill else 200)
+        is_ill = Handler.ill
+        if self.path == "/health":
+            Handler.asked += 1
+            is_ill = Handler.sick
+        if self.path.startswith("/order"):
+            Handler.paths.append(self.path)
+        if self.path == "/paths":
+            body = " ".join(Handler.paths).encode()
+        if self.path == "/asked":
+            body = str(Handler.asked).encode()
+        self.send_response(503 if is_ill else 200)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -56,7 +72,16 @@ class Server:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}"
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def ask(self, path):
+        """Without the gateway."""
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            return answer.read()
 
     def kill(self):
         self.process.kill()
@@ -71,10 +96,17 @@ class ServersCase(TestCase):
             self.addCleanup(one.kill)
         return found
 
-    def gateway(self, servers, **balance):
+    def gateway(self, servers, health=None, more=None, **balance):
         settings = {"balance": balance} if balance else {}
+        settings |= {"health": health} if health else {}
+        settings |= more or {}
         urls = [one.url for one in servers]
         return self.start(Gateway(BINARY, config(service(url=urls, **settings), route(), ADMIN)))
+
+    def reload(self, gateway, text):
+        (gateway.folder / "pilotlight.toml").write_text(text)
+        command = [str(BINARY), "reload", "--socket", str(gateway.folder / "admin.sock")]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
 
     def names(self, gateway, count, target="/", **fields):
         """Who answered, and how often."""
@@ -96,10 +128,22 @@ class ServersCase(TestCase):
             timeout=60,
         )
         [one] = json.loads(done.stdout)["services"]
-        return one["servers"]
+        return one
 
     def states(self, gateway):
-        return {each["address"]: each["state"] for each in self.status(gateway)}
+        return {each["address"]: each["state"] for each in self.status(gateway)["servers"]}
+
+    def open(self, gateway):
+        return [each["open"] for each in self.status(gateway)["servers"]]
+
+    def metric(self, gateway, name):
+        """The samples of a metric, by what is in its braces."""
+        connection = Unix(gateway.folder / "admin.sock")
+        self.addCleanup(connection.close)
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+        samples = [line[len(name) + 1 :].rsplit("} ", 1) for line in lines if line.startswith(name + "{")]
+        return {labels: float(value) for labels, value in samples}
 
 
 class Sharing(ServersCase):
@@ -126,9 +170,6 @@ class Sharing(ServersCase):
         for one in busy:
             one.join()
         self.assertEqual(found["a"], 0, found)
-
-    def open(self, gateway):
-        return [each["open"] for each in self.status(gateway)]
 
     def test_one_value_of_a_field_goes_to_one_server(self):
         gateway = self.gateway(self.servers(), by="header:x-user")
@@ -244,6 +285,165 @@ class Failing(ServersCase):
         gateway.signal(1)
         self.assertTrue(eventually(lambda: "reload" in gateway.output(), 10), gateway.output())
         self.assertEqual(self.states(gateway)[gone], "ejected")
+
+
+class HealthRequests(ServersCase):
+    HEALTH = {"path": "/health", "interval": "100ms", "timeout": "2s"}
+
+    def state(self, gateway, server):
+        return self.states(gateway)[server.address]
+
+    def test_one_that_is_sick_gets_nothing_before_a_request_meets_it(self):
+        sick, well = servers = self.servers("ab")
+        gateway = self.gateway(servers, self.HEALTH)
+        self.assertEqual(set(self.names(gateway, 40)), {"a", "b"})
+        sick.ask("/?sick=yes")
+        self.assertTrue(eventually(lambda: self.state(gateway, sick) == "unhealthy", 20))
+        self.assertEqual(set(self.names(gateway, 40)), {"b"})
+        self.assertIn("not healthy: it answered GET /health with status 503", gateway.output())
+        sick.ask("/?sick=no")
+        self.assertTrue(eventually(lambda: self.state(gateway, sick) == "in", 20))
+        self.assertEqual(set(self.names(gateway, 40)), {"a", "b"})
+        self.assertIn("gets requests again", gateway.output())
+
+    def test_one_that_is_gone_is_found_and_found_again(self):
+        gone, _ = servers = self.servers("ab")
+        gateway = self.gateway(servers, self.HEALTH)
+        gone.kill()
+        self.assertTrue(eventually(lambda: self.state(gateway, gone) == "unhealthy", 20))
+        again = Server("again", gone.port)
+        self.addCleanup(again.kill)
+        self.assertTrue(eventually(lambda: self.state(gateway, again) == "in", 20))
+        self.assertIn("again", self.names(gateway, 40))
+
+    def test_an_ejection_ends_as_soon_as_it_is_well(self):
+        gone, _ = servers = self.servers("ab")
+        gateway = self.gateway(servers, self.HEALTH | {"unhealthy": 100}, eject_time="5m", max_failures=1)
+        gone.kill()
+        self.names(gateway, 20)
+        self.assertEqual(self.state(gateway, gone), "ejected")
+        again = Server("again", gone.port)
+        self.addCleanup(again.kill)
+        self.assertTrue(eventually(lambda: "again" in self.names(gateway, 10), 20))
+
+    def test_one_task_asks_for_all_workers(self):
+        [server] = self.servers("a")
+        health = {"path": "/health", "interval": "1h"}
+        gateway = self.start(Gateway(BINARY, config(service(url=server.url, health=health), route(), ADMIN, workers=4)))
+        self.assertTrue(eventually(lambda: server.ask("/asked") != b"0", 20))
+        self.names(gateway, 20)
+        self.assertEqual(server.ask("/asked"), b"1")
+
+    def test_a_reload_begins_and_ends_them(self):
+        [server] = self.servers("a")
+        plain = config(service(url=server.url), route(), ADMIN)
+        asking = config(service(url=server.url, health=self.HEALTH), route(), ADMIN)
+        gateway = self.start(Gateway(BINARY, plain))
+
+        def asked():
+            return int(server.ask("/asked"))
+
+        self.reload(gateway, asking)
+        self.assertTrue(eventually(lambda: asked() >= 3, 20))
+        self.reload(gateway, plain)
+        self.assertEqual(self.status(gateway)["servers"], None)
+
+
+class Limits(ServersCase):
+    """`max_connections`: what is beyond it waits in order, and not for ever."""
+
+    def busy(self, gateway, count, server="a"):
+        threads = [
+            threading.Thread(target=gateway.get, args=(f"/?slow={server}&seconds=2",)) for _ in range(count)
+        ]
+        for one in threads:
+            one.start()
+            self.addCleanup(one.join)
+        return threads
+
+    def test_a_server_has_no_more_than_it_may(self):
+        [server] = self.servers("a")
+        text = service(url=server.url, max_connections=2, queue={"max": 100, "timeout": "1m"})
+        gateway = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
+        threads = self.busy(gateway, 5)
+        self.assertTrue(eventually(lambda: self.status(gateway)["queue"]["length"] == 3, 20))
+        self.assertEqual(self.open(gateway), [2])
+        self.assertEqual(self.metric(gateway, "pilotlight_service_waiting_for_server"), {'service="demo"': 3})
+        for one in threads:
+            one.join()
+        self.assertEqual(self.open(gateway), [0])
+        self.assertEqual(self.status(gateway)["queue"]["refused"], {"full": 0, "timeout": 0, "circuit": 0})
+
+    def test_who_comes_first_is_served_first(self):
+        [server] = self.servers("a")
+        text = service(url=server.url, max_connections=1, queue={"max": 100, "timeout": "1m"})
+        gateway = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
+        self.busy(gateway, 1)
+        self.assertTrue(eventually(lambda: self.open(gateway) == [1], 20))
+        for number in range(4):
+            one = threading.Thread(target=gateway.get, args=(f"/order?{number}",))
+            one.start()
+            self.addCleanup(one.join)
+            self.assertTrue(eventually(lambda: self.status(gateway)["queue"]["length"] == number + 1, 20))
+        self.assertTrue(eventually(lambda: self.status(gateway)["queue"]["length"] == 0, 20))
+        self.assertTrue(eventually(lambda: server.ask("/paths").decode().count("order") == 4, 20))
+        self.assertEqual(server.ask("/paths").decode().split(), [f"/order?{number}" for number in range(4)])
+
+    def test_a_line_that_is_full_and_one_that_is_too_slow(self):
+        [server] = self.servers("a")
+        text = service(url=server.url, max_connections=1, queue={"max": 1, "timeout": "100ms"})
+        gateway = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
+        self.busy(gateway, 1)
+        self.assertTrue(eventually(lambda: self.open(gateway) == [1], 20))
+        late = self.assert_problem(gateway.get("/"), 503)
+        self.assertIn("max_connections requests open, and this one has waited for queue.timeout (0.1 s)", late["detail"])
+        text = service(url=server.url, max_connections=1, queue={"max": 1, "timeout": "1m"})
+        other = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
+        self.busy(other, 2)
+        self.assertTrue(eventually(lambda: self.status(other)["queue"]["length"] == 1, 20))
+        answer = other.get("/")
+        full = self.assert_problem(answer, 503)
+        self.assertIn("queue.max (1) requests wait already", full["detail"])
+        self.assertEqual(answer.get("retry-after"), "1")
+
+    def test_the_other_one_takes_what_is_beyond(self):
+        gateway = self.gateway(self.servers("ab"), more={"max_connections": 4}, by="header:x-user", weights=[1000, 1])
+        self.busy(gateway, 4)
+        answers = in_threads(4, lambda _: gateway.get("/").status)
+        self.assertEqual(answers, [200] * 4)
+
+
+class Budget(ServersCase):
+    def test_beyond_the_budget_nothing_is_sent_again(self):
+        gone, _ = servers = self.servers("ab")
+        balance = {"retry_percent": 0, "retry_per_second": 0, "max_failures": 1000}
+        gateway = self.gateway(servers, **balance)
+        gone.kill()
+        answers = collections.Counter(gateway.get("/").status for _ in range(60))
+        self.assertEqual(set(answers), {200, 502}, answers)
+        retries = self.status(gateway)["retries"]
+        self.assertEqual(retries, {"sent": 0, "refused": answers[502]})
+        labels = ['service="demo",outcome="sent"', 'service="demo",outcome="refused"']
+        expected = dict(zip(labels, (0, answers[502])))
+        self.assertEqual(self.metric(gateway, "pilotlight_service_retries_total"), expected)
+
+    def test_within_it_all_is(self):
+        gone, _ = servers = self.servers("ab")
+        gateway = self.gateway(servers, max_failures=1000)
+        gone.kill()
+        self.assertEqual(set(self.names(gateway, 60)), {"b"})
+        retries = self.status(gateway)["retries"]
+        self.assertGreater(retries["sent"], 0)
+        self.assertEqual(retries["refused"], 0)
+
+    def test_servers_have_metrics(self):
+        gone, other = servers = self.servers("ab")
+        gateway = self.gateway(servers, max_failures=1, eject_time="1m")
+        gone.kill()
+        self.names(gateway, 20)
+        up = {f'service="demo",server="{one.address}"': number for one, number in ((gone, 0), (other, 1))}
+        self.assertEqual(self.metric(gateway, "pilotlight_server_up"), up)
+        self.assertEqual(set(self.metric(gateway, "pilotlight_server_requests_open").values()), {0})
 
 
 class Instances(ServersCase):

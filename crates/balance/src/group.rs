@@ -3,8 +3,10 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::budget::{Budget, RetryCounts};
 use crate::hash::{self, mix, score};
-use crate::health::{Health, Ms, Settings};
+use crate::health::{Change, Health, Settings, State, Verdict};
+use crate::time::Ms;
 use crate::tried::{MAX_SERVERS, Tried};
 
 /// Largest weight.
@@ -46,6 +48,7 @@ pub struct Ask {
 pub struct Group {
     servers: Box<[Member]>,
     settings: Settings,
+    budget: Budget,
 }
 
 /// Two cache lines: the processor fetches them in pairs.
@@ -73,7 +76,7 @@ struct Candidates {
 }
 
 impl Group {
-    /// A group of the first [`MAX_SERVERS`] of `servers`; of none at all it chooses the first.
+    /// A group of the first [`MAX_SERVERS`] of `servers`.
     #[must_use]
     pub fn new(servers: &[Server<'_>], settings: Settings) -> Self {
         let member = |server: &Server<'_>| Member {
@@ -82,22 +85,53 @@ impl Group {
             weight: u64::from(server.weight.clamp(1, MAX_WEIGHT)),
             health: Health::default(),
         };
-        Self { servers: servers.iter().take(MAX_SERVERS).map(member).collect(), settings }
+        let servers = servers.iter().take(MAX_SERVERS).map(member).collect();
+        Self { servers, settings, budget: Budget::default() }
     }
 
-    /// The index of the server that takes a request, which counts as open there until [`ended`](Self::ended).
+    /// The index of the server that takes a request, which counts as open there until [`ended`](Self::ended). `None`:
+    /// those that it may go to have [`max_open`](Settings::max_open).
     #[must_use]
-    pub fn choose(&self, ask: Ask) -> usize {
-        let candidates = self.candidates(&ask);
-        let index = match ask.key {
-            _ if candidates.count < 2 => candidates.all[0].index,
-            None => self.least_of_two(&candidates, ask.chance),
-            Some(key) => self.of_key(&candidates, key),
-        };
-        if let Some(member) = self.servers.get(index) {
-            member.open.fetch_add(1, Relaxed);
+    pub fn choose(&self, ask: Ask) -> Option<usize> {
+        loop {
+            let candidates = self.candidates(&ask);
+            let index = match ask.key {
+                _ if candidates.count == 0 => return None,
+                _ if candidates.count == 1 => candidates.all[0].index,
+                None => self.least_of_two(&candidates, ask.chance),
+                Some(key) => self.of_key(&candidates, key),
+            };
+            // Another worker may have filled it meanwhile: then it is no candidate the next time.
+            if self.servers.get(index)?.open(self.settings.max_open) {
+                self.count(&ask);
+                return Some(index);
+            }
         }
-        index
+    }
+
+    fn count(&self, ask: &Ask) {
+        if ask.tried == Tried::default() {
+            self.budget.began(ask.now);
+        } else {
+            self.budget.retried(ask.now);
+        }
+    }
+
+    /// Whether a request may be sent again: see [`Retries`](crate::Retries).
+    #[must_use]
+    pub fn may_retry(&self, now: Ms) -> bool {
+        self.budget.has_room(self.settings.retries, now)
+    }
+
+    /// A request was not sent again, because there were too many.
+    pub fn refused_retry(&self) {
+        self.budget.refused();
+    }
+
+    /// Requests that were sent again, and those that were not for want of budget.
+    #[must_use]
+    pub fn retries(&self) -> RetryCounts {
+        self.budget.counts()
     }
 
     /// A request has left the server: its response is whole, or was given up.
@@ -118,10 +152,15 @@ impl Group {
         self.servers.get(index).is_some_and(|member| member.health.failed(&self.settings, now))
     }
 
-    /// Whether there is a server that the request was not sent to.
+    /// A health request came to this. Returns what changes by it.
+    pub fn examined(&self, index: usize, verdict: Verdict, now: Ms) -> Change {
+        self.servers.get(index).map_or(Change::None, |member| member.health.examined(verdict, &self.settings, now))
+    }
+
+    /// Whether there is a server that gets requests, and that this one was not sent to.
     #[must_use]
-    pub fn has_others(&self, tried: Tried) -> bool {
-        tried.count() < self.servers.len()
+    pub fn has_others(&self, tried: Tried, now: Ms) -> bool {
+        (0..self.servers.len()).any(|index| !tried.has(index) && !self.is_ejected(index, now))
     }
 
     /// Requests that are open there.
@@ -130,22 +169,34 @@ impl Group {
         self.servers.get(index).map_or(0, |member| member.open.load(Relaxed))
     }
 
+    /// Whether it gets requests.
+    #[must_use]
+    pub fn state(&self, index: usize, now: Ms) -> State {
+        self.servers.get(index).map_or(State::In, |member| member.health.state(now))
+    }
+
     /// Whether it is left out.
     #[must_use]
     pub fn is_ejected(&self, index: usize, now: Ms) -> bool {
         self.servers.get(index).is_some_and(|member| member.health.is_ejected(now))
     }
 
-    /// Those that were not tried and are not ejected; those that were not tried; or all.
+    /// Those that were not tried and are not ejected; those that are not ejected; or, if all are, those that were not
+    /// tried; or all. Of each only those that have room.
     fn candidates(&self, ask: &Ask) -> Candidates {
-        let is_new = |index: usize| !ask.tried.has(index);
+        let has_room = |index: usize| self.settings.max_open.is_none_or(|max| self.open(index) < max);
+        let is_new = |index: usize| !ask.tried.has(index) && has_room(index);
         let is_in = |index: usize| !self.is_ejected(index, ask.now);
         let mut found = self.gather(ask.now, |index| is_new(index) && is_in(index));
         if found.count == 0 {
-            found = self.gather(ask.now, is_new);
+            found = self.gather(ask.now, |index| is_in(index) && has_room(index));
         }
-        if found.count == 0 {
-            found = self.gather(ask.now, |_| true);
+        // One that is full is waited for rather than one asked that is left out.
+        if found.count == 0 && !(0..self.servers.len()).any(is_in) {
+            found = self.gather(ask.now, is_new);
+            if found.count == 0 {
+                found = self.gather(ask.now, has_room);
+            }
         }
         found
     }
@@ -186,6 +237,17 @@ impl Group {
         });
         let best = scores.max_by(|(_, one), (_, other)| one.total_cmp(other));
         best.map_or(each[0].index, |(index, _)| index)
+    }
+}
+
+impl Member {
+    /// Counts one more, unless there are as many as may be.
+    fn open(&self, max: Option<u32>) -> bool {
+        let Some(max) = max else {
+            self.open.fetch_add(1, Relaxed);
+            return true;
+        };
+        self.open.fetch_update(Relaxed, Relaxed, |open| (open < max).then(|| open + 1)).is_ok()
     }
 }
 

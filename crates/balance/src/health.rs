@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Milliseconds of a clock that does not go back, from any point of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ms(pub u64);
+use crate::budget::Retries;
+use crate::time::Ms;
 
 /// When a server is left out, and how it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +18,46 @@ pub struct Settings {
     pub eject_time: Duration,
     /// How long a server that comes back takes to its full share, from a tenth of it. Default 0.
     pub slow_start: Duration,
+    /// Health requests in a row that have to be answered well until a server that was left out gets requests again.
+    /// Default 2.
+    pub healthy: u32,
+    /// Health requests in a row that have to fail until a server is left out. Default 3.
+    pub unhealthy: u32,
+    /// Requests that may be open at one server. Default `None`: as many as there are.
+    pub max_open: Option<u32>,
+    /// What may be sent again.
+    pub retries: Retries,
+}
+
+/// What a health request found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was answered as it should be.
+    Healthy,
+    /// It was not.
+    Unhealthy,
+}
+
+/// What a verdict changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    None,
+    /// The server gets no requests from now on.
+    Out,
+    /// It gets requests again.
+    Back,
+}
+
+/// Whether a server gets requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It does.
+    In,
+    /// It is left out for this long, because requests failed there.
+    Ejected(Duration),
+    /// It is left out until health requests are answered well.
+    Unhealthy,
 }
 
 impl Settings {
@@ -28,7 +67,15 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { max_failures: 3, eject_time: Duration::from_secs(10), slow_start: Duration::ZERO }
+        Self {
+            max_failures: 3,
+            eject_time: Duration::from_secs(10),
+            slow_start: Duration::ZERO,
+            healthy: 2,
+            unhealthy: 3,
+            max_open: None,
+            retries: Retries::default(),
+        }
     }
 }
 
@@ -38,7 +85,7 @@ pub(crate) struct Health {
     /// Whether anything is in `record`: answers of a server that has never failed take no lock.
     is_marked: AtomicBool,
     record: Mutex<Record>,
-    /// 0: it is not ejected.
+    /// 0: it is not ejected. [`UNHEALTHY`]: by health requests.
     ejected_until: AtomicU64,
     /// When it came back; 0: it was never away.
     back_since: AtomicU64,
@@ -50,7 +97,14 @@ struct Record {
     failures: u32,
     /// In a row, without an answer between them.
     ejections: u32,
+    /// Health requests in a row that were answered well.
+    healthy: u32,
+    /// That were not.
+    unhealthy: u32,
 }
+
+/// Until health requests say otherwise.
+const UNHEALTHY: u64 = u64::MAX;
 
 impl Health {
     /// Returns whether it is ejected by this.
@@ -61,6 +115,7 @@ impl Health {
         if self.is_ejected(now) {
             return false;
         }
+        record.healthy = 0;
         record.failures = record.failures.saturating_add(1);
         if record.failures < settings.max_failures {
             return false;
@@ -82,10 +137,48 @@ impl Health {
         }
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let was_away = record.ejections > 0;
-        *record = Record::default();
+        (record.failures, record.ejections) = (0, 0);
         self.is_marked.store(false, Relaxed);
-        self.ejected_until.store(0, Relaxed);
+        // What health requests have found only they take back.
+        if self.ejected_until.load(Relaxed) != UNHEALTHY {
+            self.ejected_until.store(0, Relaxed);
+        }
         was_away
+    }
+
+    /// A health request came to this. It ends an ejection as well, but the next failure is the start of a longer one.
+    pub(crate) fn examined(&self, verdict: Verdict, settings: &Settings, now: Ms) -> Change {
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        match verdict {
+            Verdict::Healthy => {
+                record.unhealthy = 0;
+                record.healthy = record.healthy.saturating_add(1);
+                if !self.is_ejected(now) || record.healthy < settings.healthy {
+                    return Change::None;
+                }
+                self.ejected_until.store(0, Relaxed);
+                self.back_since.store(now.0.max(1), Relaxed);
+                Change::Back
+            }
+            Verdict::Unhealthy => {
+                record.healthy = 0;
+                record.unhealthy = record.unhealthy.saturating_add(1);
+                let is_known = self.ejected_until.load(Relaxed) == UNHEALTHY;
+                if is_known || record.unhealthy < settings.unhealthy {
+                    return Change::None;
+                }
+                self.ejected_until.store(UNHEALTHY, Relaxed);
+                Change::Out
+            }
+        }
+    }
+
+    pub(crate) fn state(&self, now: Ms) -> State {
+        match self.ejected_until.load(Relaxed) {
+            UNHEALTHY => State::Unhealthy,
+            until if until > now.0 => State::Ejected(Duration::from_millis(until - now.0)),
+            _ => State::In,
+        }
     }
 
     pub(crate) fn is_ejected(&self, now: Ms) -> bool {
@@ -112,8 +205,19 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    const SETTINGS: Settings =
-        Settings { max_failures: 3, eject_time: Duration::from_secs(10), slow_start: Duration::from_secs(20) };
+    const SETTINGS: Settings = Settings {
+        max_failures: 3,
+        eject_time: Duration::from_secs(10),
+        slow_start: Duration::from_secs(20),
+        healthy: 2,
+        unhealthy: 3,
+        max_open: None,
+        retries: Retries { percent: 20, per_second: 10 },
+    };
+
+    fn examine(health: &Health, verdicts: &[Verdict], now: u64) -> Vec<Change> {
+        verdicts.iter().map(|verdict| health.examined(*verdict, &SETTINGS, Ms(now))).collect()
+    }
 
     #[test]
     fn three_failures_in_a_row_and_each_time_twice_as_long() {
@@ -144,5 +248,33 @@ mod tests {
         }
         let shares = [10_000, 20_000, 29_999, 30_000].map(|at| health.share(&SETTINGS, Ms(at)));
         assert_eq!(shares, [100, 550, 999, 1000]);
+    }
+
+    #[test]
+    fn health_requests_take_a_server_out_and_bring_it_back_slowly() {
+        use Verdict::{Healthy, Unhealthy};
+        let health = Health::default();
+        let changes = examine(&health, &[Unhealthy, Unhealthy, Healthy, Unhealthy, Unhealthy], 5);
+        assert_eq!(changes, [Change::None; 5], "not three in a row");
+        assert_eq!(examine(&health, &[Unhealthy, Unhealthy], 6), [Change::Out, Change::None]);
+        assert_eq!(health.state(Ms(u64::MAX - 1)), State::Unhealthy);
+        assert!(!health.answered() && health.is_ejected(Ms(7)), "an answer proves nothing");
+        assert_eq!(examine(&health, &[Healthy, Unhealthy, Healthy], 1000), [Change::None; 3]);
+        assert_eq!(examine(&health, &[Healthy], 1000), [Change::Back]);
+        assert_eq!(health.state(Ms(1000)), State::In);
+        assert_eq!([1000, 11_000, 21_000].map(|at| health.share(&SETTINGS, Ms(at))), [100, 550, 1000]);
+    }
+
+    #[test]
+    fn health_requests_end_an_ejection_but_not_what_is_remembered_of_it() {
+        use Verdict::Healthy;
+        let health = Health::default();
+        examine(&health, &[Healthy; 5], 0);
+        while !health.failed(&SETTINGS, Ms(0)) {}
+        assert_eq!(health.state(Ms(4000)), State::Ejected(Duration::from_secs(6)));
+        let changes = examine(&health, &[Healthy; 3], 4000);
+        assert_eq!(changes, [Change::None, Change::Back, Change::None], "those before the failures do not count");
+        assert!(health.failed(&SETTINGS, Ms(5000)), "one failure is enough");
+        assert_eq!(health.state(Ms(5000)), State::Ejected(Duration::from_secs(20)));
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! let servers = [Server::new("10.0.0.1:9000", 1), Server::new("10.0.0.2:9000", 1)];
 //! let group = Group::new(&servers, Settings::default());
-//! let first = group.choose(Ask { now: Ms(0), chance: 7, ..Ask::default() });
-//! let second = group.choose(Ask { now: Ms(0), chance: 8, ..Ask::default() });
+//! let first = group.choose(Ask { now: Ms(0), chance: 7, ..Ask::default() }).unwrap();
+//! let second = group.choose(Ask { now: Ms(0), chance: 8, ..Ask::default() }).unwrap();
 //! assert_ne!(first, second); // the other one has a request open
 //! group.answered(first);
 //! group.ended(first);
@@ -15,12 +15,16 @@
 //!
 //! Why it is as it is: `docs/adr/0055-several-servers.md`.
 
+mod budget;
 mod group;
 mod hash;
 mod health;
+mod time;
 mod tried;
 
+pub use budget::{Retries, RetryCounts};
 pub use group::{Ask, Group, MAX_WEIGHT, Server};
 pub use hash::key;
-pub use health::{Ms, Settings};
+pub use health::{Change, Settings, State, Verdict};
+pub use time::Ms;
 pub use tried::{MAX_SERVERS, Tried};

@@ -22,10 +22,4 @@ impl Tried {
     pub fn has(self, index: usize) -> bool {
         index < MAX_SERVERS && self.0 & (1 << index) != 0
     }
-
-    /// How many there are.
-    #[must_use]
-    pub fn count(self) -> usize {
-        self.0.count_ones() as usize
-    }
 }

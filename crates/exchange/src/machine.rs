@@ -25,6 +25,8 @@ pub struct Exchange<H: Handles> {
     verdict: Verdict,
     /// The route's `timeout`, and when it is over. Known with the first event.
     whole: Option<(Limit, Instant)>,
+    /// It was not sent again for want of budget.
+    over_budget: bool,
 }
 
 /// Which event is awaited.
@@ -103,12 +105,17 @@ impl<H: Handles> Exchange<H> {
     /// An exchange that has not begun.
     pub fn new(request: Request) -> Self {
         let body = if request.has_body { Body::Unopened } else { Body::Nothing };
-        Self { request, state: State::New, body, verdict: Verdict::Off, whole: None }
+        Self { request, state: State::New, body, verdict: Verdict::Off, whole: None, over_budget: false }
     }
 
     /// What the cache has had to do with it so far.
     pub fn verdict(&self) -> Verdict {
         self.verdict
+    }
+
+    /// Whether the request would have been sent again, had there not been too many.
+    pub fn is_over_budget(&self) -> bool {
+        self.over_budget
     }
 
     /// The fill for which the service is being asked: only then an exchange may go on without its client

@@ -10,9 +10,10 @@
 //! | cannot be connected to | another place if the instance has ended, or at another server | nothing was sent |
 //! | any other | never | the service said no, or had its time |
 //!
-//! Never when a part of the body is gone, and at most [`MAX_TRIES`] times in all. A try at an instance that was
-//! told to go before it got the request is not one of them: a program that is saved ten times in a second is replaced
-//! ten times, and nobody has failed. Of those there are at most [`MAX_MOVES`].
+//! Never when a part of the body is gone, at another server only within its service's budget, and at most [`MAX_TRIES`]
+//! times in all. A try at an instance that was told to go before it got the request is not one of them: a program that
+//! is saved ten times in a second is replaced ten times, and nobody has failed. Of those there are at most
+//! [`MAX_MOVES`].
 
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub struct Instance {
     pub has_ended: bool,
     /// It is one of several servers, of which others were not asked yet.
     pub has_others: bool,
+    /// Too many requests to its service have been sent again lately.
+    pub over_budget: bool,
 }
 
 /// Whether and where a request is sent again.
@@ -89,6 +92,8 @@ pub enum Again {
     AnotherPlace,
     /// Not at all.
     Never,
+    /// Not at all, because too many are.
+    OverBudget,
 }
 
 /// What can still be sent of a request's body.
@@ -124,6 +129,9 @@ impl Tries {
         let (count, most) = if is_move { (&mut self.moves, MAX_MOVES) } else { (&mut self.counted, MAX_TRIES) };
         if again == Again::Never || *count >= most {
             return Again::Never;
+        }
+        if again == Again::AnotherPlace && instance.over_budget {
+            return Again::OverBudget;
         }
         *count += 1;
         again
@@ -165,7 +173,7 @@ fn again(fault: Fault, is_idempotent: bool, instance: Instance) -> Again {
 mod tests {
     use super::*;
 
-    const RUNNING: Instance = Instance { drains: false, has_ended: false, has_others: false };
+    const RUNNING: Instance = Instance { drains: false, has_ended: false, has_others: false, over_budget: false };
     const DRAINING: Instance = Instance { drains: true, ..RUNNING };
     const ENDED: Instance = Instance { has_ended: true, ..RUNNING };
     const ONE_OF_SEVERAL: Instance = Instance { has_others: true, ..RUNNING };
@@ -219,6 +227,15 @@ mod tests {
             check(fault, true, DRAINING, Again::Never);
             check(fault, true, ENDED, Again::Never);
         }
+    }
+
+    #[test]
+    fn beyond_the_budget_only_a_new_connection_to_the_same_server() {
+        let spent = Instance { over_budget: true, ..ONE_OF_SEVERAL };
+        check(Fault::Connect, true, spent, Again::OverBudget);
+        check(Fault::Closed(Delivery::Maybe, Reuse::New), true, spent, Again::OverBudget);
+        check(Fault::Closed(Delivery::Maybe, Reuse::New), false, spent, Again::Never);
+        check(Fault::Closed(Delivery::No, Reuse::Kept), false, spent, Again::SameInstance);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The health request of an instance that gets no other before: the first of a new release.
+//! Health requests: of an instance that gets no other before (the first of a new release), and of servers that somebody
+//! else runs.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -17,9 +18,12 @@ use crate::peer_address::PeerAddress;
 use crate::target::{Scheme, Trust};
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
+use crate::upstream::server::Server;
 use crate::upstream::silence::SilenceLimit;
 use crate::upstream::{SendError, ServiceResponse, cgi, http as http1, http2, lambda, pipe};
 use crate::worker::{Upstream, Worker};
+
+pub(crate) mod servers;
 
 /// The setting that limits how long its answer may take.
 const TIMEOUT: &str = "health.timeout";
@@ -29,24 +33,29 @@ pub(crate) async fn examine(worker: Rc<Worker>, examination: Box<Examination>) {
     let Examination { service, transport, health, lease, moved } = *examination;
     let instance = Arc::clone(lease.instance());
     let upstream = worker.upstream(&ServiceTarget::Managed(service, transport));
-    let verdict = match ask(&worker, &upstream, Asked { health: &health, moved }, lease).await {
-        Ok(response) if health.status.has(response.status.as_u16()) => Ok(response.status.as_u16()),
-        Ok(response) => Err(format!(
-            "it is not healthy: it answered GET {} with status {}, not with {}",
-            health.target,
-            response.status.as_u16(),
-            health.status
-        )),
-        Err(why) => Err(format!("it is not healthy: GET {} was not answered: {why}", health.target)),
-    };
-    instance.report_health(verdict);
+    let asked = Asked { health: &health, host: &health.host, moved, server: None };
+    let verdict = judged(&health, ask(&worker, &upstream, asked, Some(lease)).await);
+    instance.report_health(verdict.map_err(|why| format!("it is not healthy: {why}")));
 }
 
-/// What an instance is asked.
+/// The status of a good answer, or what is wrong.
+fn judged(health: &HealthCheck, answer: Result<ServiceResponse, String>) -> Result<u16, String> {
+    let target = &health.target;
+    match answer.map(|response| response.status.as_u16()) {
+        Ok(status) if health.status.has(status) => Ok(status),
+        Ok(status) => Err(format!("it answered GET {target} with status {status}, not with {}", health.status)),
+        Err(why) => Err(format!("GET {target} was not answered: {why}")),
+    }
+}
+
+/// What an instance, or a server, is asked.
 struct Asked<'a> {
     health: &'a HealthCheck,
+    host: &'a str,
     /// The folder of the settings, and that of its release.
     moved: Option<(PathBuf, PathBuf)>,
+    /// The server of somebody else's.
+    server: Option<Server<'a>>,
 }
 
 /// The scripts of the release that is tried, while the settings lead to the one before.
@@ -63,22 +72,27 @@ fn of_release(scripts: &ScriptOptions, moved: Option<&(PathBuf, PathBuf)>) -> Sc
 async fn ask(
     worker: &Rc<Worker>,
     upstream: &Upstream,
-    Asked { health, moved }: Asked<'_>,
-    lease: Lease,
+    Asked { health, host, moved, server }: Asked<'_>,
+    mut lease: Option<Lease>,
 ) -> Result<ServiceResponse, String> {
-    let mut outbound = outbound(worker, health);
+    let mut outbound = outbound(worker, &health.target, host);
     let silence = SilenceLimit::new(RouteLimit::Own(Some(health.timeout)), None);
     let limit = Some((health.timeout, TIMEOUT));
-    let mut lease = Some(lease);
     let mut first_byte = Some(FirstByte::new(worker.deadlines.deadline(), limit, None, silence));
     let mut one = Try { lease: &mut lease, first_byte: &mut first_byte };
     let sent = match upstream {
         Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &outbound, None)).await,
-        Upstream::Http(_, pool) => Box::pin(http1::send(pool, None, &mut one, &outbound, None, Kept::IsNotUsed)).await,
+        Upstream::Http(_, pool) | Upstream::External(_, pool) => {
+            Box::pin(http1::send(pool, server, &mut one, &outbound, None, Kept::IsNotUsed)).await
+        }
         Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, &outbound, None, Kept::IsNotUsed)).await,
-        Upstream::Cgi(service, protocol, pool) => {
+        // A connection for each would be kept for a minute.
+        Upstream::ExternalHttp2(_, pool) => {
+            Box::pin(http2::send(pool, server, &mut one, &outbound, None, Kept::MayBeUsed)).await
+        }
+        Upstream::Cgi(_, protocol, pool) | Upstream::ExternalCgi(_, protocol, pool) => {
             let table = worker.common.table.load();
-            let options = table.cgi(service.name()).map(|options| &**options);
+            let options = table.cgi(&pool.service).map(|options| &**options);
             if let Some(scripts) = options.and_then(|options| options.scripts.as_ref()) {
                 let path = site::path_of(&health.target);
                 let scripts = of_release(scripts, moved.as_ref());
@@ -87,7 +101,7 @@ async fn ask(
                     Site::Own(_) => return Err("a file answers for it, which says nothing of the program".to_owned()),
                 }
             }
-            let to = cgi::To { pool, protocol: *protocol, options, external: None };
+            let to = cgi::To { pool, protocol: *protocol, options, external: server };
             Box::pin(cgi::send(to, &mut one, &outbound, None, Kept::IsNotUsed)).await
         }
         Upstream::Lambda(service) => {
@@ -95,9 +109,6 @@ async fn ask(
             let (functions, options) = (&worker.common.functions, table.lambda(service.name()));
             let options = options.map(|options| &**options);
             Box::pin(lambda::send(functions, service, options, &mut one, &outbound, None)).await
-        }
-        Upstream::External(..) | Upstream::ExternalHttp2(..) | Upstream::ExternalCgi(..) => {
-            return Err("somebody else starts it".to_owned());
         }
     };
     sent.map_err(|failed| match failed.error {
@@ -107,17 +118,17 @@ async fn ask(
     })
 }
 
-fn outbound(worker: &Worker, health: &HealthCheck) -> Outbound {
+fn outbound(worker: &Worker, target: &str, host: &str) -> Outbound {
     let mut headers = HeaderMap::new();
     let mut set = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
         }
     };
-    set(HOST, &health.host);
+    set(HOST, host);
     set(USER_AGENT, "Pilotlight-Health");
     Outbound {
-        head: Head::get(health.target.as_str().into(), health.host.as_str().into(), headers),
+        head: Head::get(target.into(), host.into(), headers),
         id: worker.ids.id(None),
         peer: PeerAddress::of("", Scheme::Http, None),
         stripped: None,

@@ -65,6 +65,7 @@ mod route_changes;
 mod routes;
 mod schedules;
 mod scratch;
+mod server_line;
 mod server_timing;
 mod spawn;
 mod strangers;
@@ -101,9 +102,9 @@ pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, BalanceBy, BalanceOptions, CacheSettings, CgiOptions,
-    EVENTS_PATH, External, ExternalAddr, ExternalSpec, GatewayOptions, Inherited, IoUring, IssuerOptions,
-    LambdaOptions, Limits, ListenAddr, PlainHttp, RedisTier, Reloading, RouteCache, RouteLimit, RouteSpec, RouteTo,
-    SendFolder, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
+    EVENTS_PATH, External, ExternalAddr, ExternalSpec, GatewayOptions, HealthOptions, Inherited, IoUring,
+    IssuerOptions, LambdaOptions, Limits, ListenAddr, PlainHttp, RedisTier, Reloading, RouteCache, RouteLimit,
+    RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,

@@ -28,7 +28,7 @@ mod route;
 
 pub use crate::listen_addr::ListenAddr;
 pub use cgi::{CgiOptions, SendFolder};
-pub use external::{BalanceBy, BalanceOptions, External, ExternalAddr, ExternalSpec, ServerProtocol};
+pub use external::{BalanceBy, BalanceOptions, External, ExternalAddr, ExternalSpec, HealthOptions, ServerProtocol};
 pub use issuers::IssuerOptions;
 pub use lambda::LambdaOptions;
 pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};

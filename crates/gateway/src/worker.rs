@@ -142,6 +142,8 @@ pub(crate) struct Worker {
     pub(crate) refreshes: Cell<usize>,
     /// Told when they are to end.
     pub(crate) refreshes_end: Notify,
+    /// The servers that are sent health requests have changed, or one of these is answered.
+    pub(crate) checks_changed: Notify,
     stopping: Cell<Stop>,
     /// Memory of connections has become free since [`Worker::housekeeping`] did.
     freed: Cell<bool>,
@@ -174,6 +176,7 @@ impl Worker {
             second: second_tier(index, &common),
             refreshes: Cell::new(0),
             refreshes_end: Notify::new(),
+            checks_changed: Notify::new(),
             stopping: Cell::new(Stop::No),
             freed: Cell::new(false),
             clients: Cell::new(0),

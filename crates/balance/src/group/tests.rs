@@ -3,12 +3,20 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::budget::Retries;
 
 const NAMES: [&str; 6] = ["a:1", "b:1", "c:1", "d:1", "e:1", "f:1"];
 
+/// Of every history.
+const MAX_OPEN: u32 = 8;
+
 fn group(weights: &[u32]) -> Group {
+    group_with(weights, Settings::default())
+}
+
+fn group_with(weights: &[u32], settings: Settings) -> Group {
     let servers: Vec<Server<'_>> = NAMES.iter().zip(weights).map(|(name, weight)| Server::new(name, *weight)).collect();
-    Group::new(&servers, Settings::default())
+    Group::new(&servers, settings)
 }
 
 /// A source of chance that is the same each time.
@@ -30,7 +38,7 @@ fn with_nothing_open_shares_are_the_weights() {
     let (group, mut chance) = (group(&[1, 2, 5]), Chance(1));
     let mut counts = [0_u32; 3];
     for _ in 0..80_000 {
-        let index = group.choose(Ask { chance: chance.next(), ..Ask::default() });
+        let index = group.choose(Ask { chance: chance.next(), ..Ask::default() }).unwrap();
         counts[index] += 1;
         group.ended(index);
     }
@@ -72,7 +80,7 @@ fn a_slow_server_has_no_longer_a_queue_than_the_others() {
 fn a_key_stays_where_it_is_and_only_those_of_a_server_that_goes_move() {
     let group = group(&[1; 6]);
     let of = |key: u64| {
-        let index = group.choose(Ask { key: Some(mix(key)), ..Ask::default() });
+        let index = group.choose(Ask { key: Some(mix(key)), ..Ask::default() }).unwrap();
         group.ended(index);
         index
     };
@@ -98,7 +106,7 @@ fn keys_do_not_depend_on_the_order_of_the_list() {
     let other = Group::new(&backwards.map(|name| Server::new(name, 1)), Settings::default());
     for key in 0..1000 {
         let ask = Ask { key: Some(mix(key)), ..Ask::default() };
-        let (first, second) = (one.choose(ask), other.choose(ask));
+        let (first, second) = (one.choose(ask).unwrap(), other.choose(ask).unwrap());
         assert_eq!(names[first], backwards[second]);
         one.ended(first);
         other.ended(second);
@@ -119,7 +127,7 @@ fn one_key_alone_cannot_fill_a_server() {
 fn who_is_ejected_gets_nothing_unless_all_are() {
     let (group, mut chance) = (group(&[1, 1]), Chance(4));
     let mut ask = |now| {
-        let index = group.choose(Ask { now, chance: chance.next(), ..Ask::default() });
+        let index = group.choose(Ask { now, chance: chance.next(), ..Ask::default() }).unwrap();
         group.ended(index);
         index
     };
@@ -136,13 +144,56 @@ fn who_is_ejected_gets_nothing_unless_all_are() {
 fn what_was_tried_is_tried_again_only_for_want_of_others() {
     let (group, mut tried) = (group(&[1, 1, 1]), Tried::default());
     for chance in 0..3 {
-        assert!(group.has_others(tried));
-        let index = group.choose(Ask { chance, tried, ..Ask::default() });
+        assert!(group.has_others(tried, Ms(0)));
+        let index = group.choose(Ask { chance, tried, ..Ask::default() }).unwrap();
         assert!(!tried.has(index));
         tried.add(index);
     }
-    assert!(!group.has_others(tried));
-    assert!(group.choose(Ask { tried, ..Ask::default() }) < 3);
+    assert!(!group.has_others(tried, Ms(0)));
+    assert!(group.choose(Ask { tried, ..Ask::default() }).is_some());
+}
+
+#[test]
+fn who_is_ejected_is_nobody_to_try() {
+    let (group, mut tried) = (group(&[1, 1]), Tried::default());
+    eject(&group, 1, Ms(0));
+    tried.add(0);
+    assert!(!group.has_others(tried, Ms(1)));
+    assert!((0..20).all(|chance| group.choose(Ask { now: Ms(1), chance, tried, ..Ask::default() }) == Some(0)));
+    assert!(group.has_others(tried, Ms(10_000)), "its time is over");
+}
+
+#[test]
+fn a_full_server_takes_no_more_and_one_that_is_left_out_takes_none_for_it() {
+    let group = group_with(&[1, 1, 1], Settings { max_open: Some(2), ..Settings::default() });
+    eject(&group, 2, Ms(0));
+    let mut taken: Vec<_> = (0..5).map(|chance| group.choose(Ask { chance, ..Ask::default() })).collect();
+    taken.sort_unstable();
+    assert_eq!(taken, [None, Some(0), Some(0), Some(1), Some(1)]);
+    group.ended(1);
+    assert_eq!(group.choose(Ask { key: Some(3), ..Ask::default() }), Some(1));
+    eject(&group, 0, Ms(0));
+    eject(&group, 1, Ms(0));
+    assert_eq!(group.choose(Ask::default()), Some(2), "all are left out, and it has room");
+}
+
+#[test]
+fn requests_and_those_that_are_sent_again_are_counted() {
+    let retries = Retries { percent: 50, per_second: 0 };
+    let group = group_with(&[1, 1], Settings { retries, ..Settings::default() });
+    let (now, mut tried) = (Ms(0), Tried::default());
+    assert!(!group.may_retry(now));
+    for _ in 0..4 {
+        let _ = group.choose(Ask::default());
+    }
+    tried.add(0);
+    for _ in 0..2 {
+        assert!(group.may_retry(now));
+        let _ = group.choose(Ask { tried, ..Ask::default() });
+    }
+    assert!(!group.may_retry(now));
+    group.refused_retry();
+    assert_eq!(group.retries(), RetryCounts { sent: 2, refused: 1 });
 }
 
 #[test]
@@ -152,7 +203,7 @@ fn a_server_that_comes_back_gets_a_tenth_first() {
     let (group, mut chance) = (Group::new(&servers, settings), Chance(5));
     eject(&group, 0, Ms(0));
     let mut share = |now| {
-        let ask = |chance| group.choose(Ask { now, chance, ..Ask::default() });
+        let ask = |chance| group.choose(Ask { now, chance, ..Ask::default() }).unwrap();
         (0..10_000)
             .filter(|_| {
                 let index = ask(chance.next());
@@ -171,6 +222,7 @@ enum Happens {
     Ends(usize),
     Fails(usize),
     Answers(usize),
+    Examined(usize, bool),
     Passes(u64),
 }
 
@@ -181,6 +233,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         3 => any::<usize>().prop_map(Happens::Ends),
         1 => (0..8_usize).prop_map(Happens::Fails),
         1 => (0..8_usize).prop_map(Happens::Answers),
+        1 => (0..8_usize, any::<bool>()).prop_map(|(index, is_well)| Happens::Examined(index, is_well)),
         1 => (0..100_000_u64).prop_map(Happens::Passes),
     ]
 }
@@ -190,14 +243,21 @@ proptest! {
     #[test]
     fn every_history(weights in proptest::collection::vec(1..=MAX_WEIGHT, 1..6),
                      history in proptest::collection::vec(happens(), 0..200)) {
-        let (group, count) = (group(&weights), weights.len());
+        let settings = Settings { max_open: Some(MAX_OPEN), ..Settings::default() };
+        let (group, count) = (group_with(&weights, settings), weights.len());
         let (mut now, mut open) = (Ms(0), Vec::new());
         for event in history {
             match event {
                 Happens::Request { chance, key } => {
                     let ejected: Vec<bool> = (0..count).map(|index| group.is_ejected(index, now)).collect();
-                    let index = group.choose(Ask { now, chance, key, tried: Tried::default() });
-                    prop_assert!(index < count);
+                    let found = group.choose(Ask { now, chance, key, tried: Tried::default() });
+                    let Some(index) = found else {
+                        let full = |index| group.open(index) == MAX_OPEN;
+                        let all_out = ejected.iter().all(|is| *is);
+                        prop_assert!((0..count).all(|index| full(index) || ejected[index] && !all_out));
+                        continue;
+                    };
+                    prop_assert!(index < count && group.open(index) <= MAX_OPEN);
                     prop_assert!(!ejected[index] || ejected.iter().all(|is| *is));
                     open.push(index);
                 }
@@ -208,6 +268,9 @@ proptest! {
                 }
                 Happens::Answers(index) => {
                     group.answered(index);
+                }
+                Happens::Examined(index, is_well) => {
+                    group.examined(index, if is_well { Verdict::Healthy } else { Verdict::Unhealthy }, now);
                 }
                 Happens::Passes(time) => now = Ms(now.0 + time),
             }

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use pilotlight_gateway::{BalanceBy, BalanceOptions, ExternalAddr, MAX_SERVERS, ServerProtocol};
+use pilotlight_gateway::{BalanceBy, BalanceOptions, ExternalAddr, HealthOptions, MAX_SERVERS, ServerProtocol};
+use pilotlight_supervisor::QueueLimits;
 use toml::de::DeValue;
 
 use super::address;
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::readers::read_words;
+use super::releases;
 use super::schema::Part;
 use super::section::{Field, Section, a_number, a_time, noted, or_none};
 use super::shown::shown;
@@ -76,12 +78,54 @@ pub(super) fn read(section: &Section<'_>, count: usize, found: &mut Vec<Diagnost
     let mut slow_start = None;
     part.set("slow_start", or_none(a_time(&BalanceOptions::SLOW_START)), &mut slow_start, found);
     settings.slow_start = slow_start.unwrap_or_default();
+    let retries = &mut settings.retries;
+    part.set("retry_percent", a_number(&BalanceOptions::RETRY_PERCENT), &mut retries.percent, found);
+    part.set("retry_per_second", a_number(&BalanceOptions::RETRY_PER_SECOND), &mut retries.per_second, found);
     part.set("connect_timeout", a_time(&BalanceOptions::CONNECT_TIMEOUT), &mut options.connect_timeout, found);
     part.set("by", by, &mut options.by, found);
     if let Some(field) = part.field("weights") {
         options.weights = weights(&field, count, found).unwrap_or_default();
     }
     options
+}
+
+/// How many requests may be open at each server, and how many wait beyond that.
+pub(super) fn limits(
+    section: &Section<'_>,
+    balance: &mut BalanceOptions,
+    queue_max: usize,
+    found: &mut Vec<Diagnostic>,
+) -> QueueLimits {
+    let mut queue = QueueLimits { max: queue_max, ..QueueLimits::default() };
+    let max_open = &mut balance.settings.max_open;
+    section.set("max_connections", or_none(a_number(&BalanceOptions::MAX_CONNECTIONS)), max_open, found);
+    if let Some(part) = section.part("queue", Part::ServiceQueue, "in the service's queue", found) {
+        part.set("max", a_number(&QueueLimits::MAX), &mut queue.max, found);
+        part.set("timeout", a_time(&QueueLimits::TIMEOUT), &mut queue.timeout, found);
+    }
+    if let Some(field) = section.field("queue").filter(|_| max_open.is_none()) {
+        let message = "`queue` has no effect without `max_connections`: no request waits for a server";
+        let help = "add max_connections = 100, or take `queue` away";
+        found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help(help));
+    }
+    max_open.map(|_| queue).unwrap_or_default()
+}
+
+/// What the servers are asked, whether there are requests or not.
+pub(super) fn health(
+    section: &Section<'_>,
+    balance: &mut BalanceOptions,
+    found: &mut Vec<Diagnostic>,
+) -> Option<HealthOptions> {
+    let field = section.field("health")?;
+    let mut options = HealthOptions::default();
+    if let Some(part) = releases::health(&field, &mut options.check, found) {
+        part.set("interval", a_time(&HealthOptions::INTERVAL), &mut options.interval, found);
+        let settings = &mut balance.settings;
+        part.set("healthy", a_number(&HealthOptions::IN_A_ROW), &mut settings.healthy, found);
+        part.set("unhealthy", a_number(&HealthOptions::IN_A_ROW), &mut settings.unhealthy, found);
+    }
+    Some(options)
 }
 
 fn by(field: &Field<'_>) -> Result<BalanceBy, Diagnostic> {

@@ -21,8 +21,14 @@ pub(super) fn read(
     found: &mut Vec<Diagnostic>,
 ) -> Option<PathBuf> {
     section.set("keep_releases", a_number(&ServiceSpec::KEEP_RELEASES), &mut spec.keep_releases, found);
-    if let Some(field) = section.field("health") {
-        health(&field, &mut spec.health, found);
+    if let Some(section) = section.field("health").and_then(|field| health(&field, &mut spec.health, found)) {
+        for name in ["interval", "healthy", "unhealthy"] {
+            if let Some(field) = section.field(name) {
+                let message = format!("`{name}` is for servers that somebody else starts (`url`)");
+                let help = "take it away: an instance is sent one health request, the first of its release";
+                found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
+            }
+        }
     }
     let Some(field) = section.field("releases") else {
         if !section.mentions("releases") {
@@ -96,7 +102,11 @@ fn a_folder<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {
 
 /// Whoever names a path means one that is answered well; without `health` nothing is known but that a healthy service
 /// has no error of its own.
-fn health(field: &Field<'_>, health: &mut HealthCheck, found: &mut Vec<Diagnostic>) {
+pub(super) fn health<'a>(
+    field: &Field<'a>,
+    health: &mut HealthCheck,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Section<'a>> {
     health.status = ExpectedStatus::Success;
     match field.value {
         DeValue::String(text) => {
@@ -110,9 +120,11 @@ fn health(field: &Field<'_>, health: &mut HealthCheck, found: &mut Vec<Diagnosti
             section.set("host", host, &mut health.host, found);
             section.set("status", status, &mut health.status, found);
             section.set("timeout", a_time(&HealthCheck::TIMEOUT), &mut health.timeout, found);
+            return Some(section);
         }
         _ => found.push(field.wrong_type()),
     }
+    None
 }
 
 fn status(field: &Field<'_>) -> Result<ExpectedStatus, Diagnostic> {

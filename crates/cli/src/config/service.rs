@@ -41,12 +41,17 @@ pub(super) struct ForAll<'a> {
     pub(super) queue_max: usize,
 }
 
+/// Keys that only a service has that somebody else starts, and what says the same of one that Pilotlight starts.
+const URL_KEYS: [(&str, &str); 2] = [
+    ("balance", "`max_instances` and `concurrency` say how many instances share the requests"),
+    ("max_connections", "`concurrency` says how many requests an instance takes at a time"),
+];
+
 /// Keys that only a service that Pilotlight starts has.
 fn managed_keys() -> impl Iterator<Item = &'static str> {
-    schema::SERVICE
-        .iter()
-        .map(|key| key.name)
-        .filter(|name| !["command", "url", "balance", "transport", "cgi", "lambda"].contains(name))
+    const FOR_BOTH: [&str; 7] = ["command", "url", "transport", "cgi", "lambda", "health", "queue"];
+    let is_for_both = |name: &&str| FOR_BOTH.contains(name) || URL_KEYS.iter().any(|(key, _)| key == name);
+    schema::SERVICE.iter().map(|key| key.name).filter(move |name| !is_for_both(name))
 }
 
 pub(super) fn read_all(field: Option<Field<'_>>, for_all: ForAll<'_>, found: &mut Vec<Diagnostic>) -> Services {
@@ -109,15 +114,17 @@ fn read<'a>(
             None
         }
         (Some(command), None) => {
-            if let Some(field) = section.field("balance") {
-                let message = "`balance` is for servers that somebody else starts, and this service has a `command`";
-                let help = "`max_instances` and `concurrency` say how many instances share the requests";
-                found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
+            for (name, help) in URL_KEYS {
+                if let Some(field) = section.field(name) {
+                    let message =
+                        format!("`{name}` is for servers that somebody else starts, and this service has a `command`");
+                    found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
+                }
             }
             let spec = ServiceSpec::new(name, Vec::new(), Transport::Pipe);
             managed(spec, &section, &command, for_all, found)
         }
-        (None, Some(url)) => external(name, &section, &url, for_all.folder, found)
+        (None, Some(url)) => external(name, &section, &url, for_all, found)
             .map(|external| (ServiceKind::External(external), ServiceSpans::default())),
     };
     let (mut kind, spans) = kind.filter(|_| good_name)?;
@@ -183,7 +190,7 @@ fn external(
     name: &str,
     section: &Section<'_>,
     url: &Field<'_>,
-    folder: &Path,
+    ForAll { folder, queue_max }: ForAll<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Option<ExternalSpec> {
     for key in managed_keys() {
@@ -207,7 +214,9 @@ fn external(
         found.push(no_use_with_url(field, url).help(help));
     }
     let (servers, of_url) = balance::servers(url, folder, found)?;
-    let balance = balance::read(section, servers.len(), found);
+    let mut balance = balance::read(section, servers.len(), found);
+    let health = balance::health(section, &mut balance, found);
+    let queue = balance::limits(section, &mut balance, queue_max, found);
     // `http://` with another transport is how h2c was written before it had a scheme.
     let is_open = of_url == ServerProtocol::Http1;
     if let (Some(field), Some(protocol)) = (transport, protocol.filter(|protocol| !is_open && *protocol != of_url)) {
@@ -215,7 +224,7 @@ fn external(
         found.push(Diagnostic::error(Code::Conflict, field.at, message).help("take `transport` away"));
     }
     let protocol = protocol.filter(|_| is_open).unwrap_or(of_url);
-    Some(ExternalSpec { name: name.to_owned(), servers, protocol, balance })
+    Some(ExternalSpec { name: name.to_owned(), servers, protocol, balance, health, queue })
 }
 
 fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {

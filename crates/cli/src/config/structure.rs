@@ -3,7 +3,7 @@
 //! the readers read into.
 
 use pilotlight_gateway::{
-    BalanceOptions, CgiOptions, GatewayOptions, LambdaOptions, LimitSpec, Limits, RateSpec, RedisOptions,
+    BalanceOptions, CgiOptions, GatewayOptions, HealthOptions, LambdaOptions, LimitSpec, Limits, RateSpec, RedisOptions,
 };
 use pilotlight_supervisor::{CgroupLimits, HealthCheck, QueueLimits, RecycleLimits, ResourceLimits, ServiceSpec};
 
@@ -141,10 +141,14 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
         (Part::Service, "max_requests") => whole(&RecycleLimits::MAX_REQUESTS),
         (Part::Service, "max_failures") => whole(&ServiceSpec::MAX_FAILURES),
         (Part::Service, "keep_releases") => whole(&ServiceSpec::KEEP_RELEASES),
+        (Part::Service, "max_connections") => whole(&BalanceOptions::MAX_CONNECTIONS),
         (Part::ServiceBalance, "max_failures") => whole(&BalanceOptions::MAX_FAILURES),
+        (Part::ServiceBalance, "retry_percent") => whole(&BalanceOptions::RETRY_PERCENT),
+        (Part::ServiceBalance, "retry_per_second") => whole(&BalanceOptions::RETRY_PER_SECOND),
         (Part::ServiceCgi, "keep_connections") => whole(&CgiOptions::KEEP_CONNECTIONS),
         (Part::ServiceLambda, "memory_size") => whole(&LambdaOptions::MEMORY_SIZE),
         (Part::ServiceHealth, "status") => whole(&HealthCheck::STATUS),
+        (Part::ServiceHealth, "healthy" | "unhealthy") => whole(&HealthOptions::IN_A_ROW),
         (Part::ServiceLimits, "open_files") => whole(&ResourceLimits::OPEN_FILES),
         (Part::ServiceLimits, "processes") => whole(&ResourceLimits::PROCESSES),
         (Part::ServiceLimits, "cpu_seconds") => whole(&ResourceLimits::CPU_SECONDS),

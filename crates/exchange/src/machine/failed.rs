@@ -52,6 +52,10 @@ impl<H: Handles> Exchange<H> {
     fn decide(&mut self, purpose: Purpose<H>, mut tries: Tries, failed: Failed<H>, instance: Instance) -> Action<H> {
         let Failed { fault, body, refusal, wait } = failed;
         match tries.again(fault, self.request.method.is_idempotent(), body, instance) {
+            Again::OverBudget => {
+                self.over_budget = true;
+                self.fetched(purpose, Fetched::Refused(refusal))
+            }
             Again::Never => self.fetched(purpose, Fetched::Refused(refusal)),
             Again::AnotherPlace => self.place(purpose, tries, PlaceTurn::Again),
             Again::SameInstance => {

@@ -145,7 +145,8 @@ impl Player {
             _ => true,
         };
         self.status = 502;
-        let instance = Instance { drains: self.yes(), has_ended: self.yes(), has_others: self.yes() };
+        let instance =
+            Instance { drains: self.yes(), has_ended: self.yes(), has_others: self.yes(), over_budget: self.yes() };
         let nothing_done = matches!(fault, Fault::Closed(Delivery::No, _) | Fault::Refused);
         self.moves += u32::from(nothing_done && instance.drains && !instance.has_ended);
         Event::SendFailed { fault, failure: "fault", status: 502, body: self.left(), instance }
@@ -187,9 +188,12 @@ impl Player {
                 _ => Event::Placed,
             },
             Action::Send { body, .. } | Action::SendAgain { body, .. } => self.send(body),
-            Action::AwaitEnd(_) => {
-                Event::Instance(Instance { drains: self.yes(), has_ended: self.yes(), has_others: self.yes() })
-            }
+            Action::AwaitEnd(_) => Event::Instance(Instance {
+                drains: self.yes(),
+                has_ended: self.yes(),
+                has_others: self.yes(),
+                over_budget: self.yes(),
+            }),
             Action::ReportStuck => Event::Reported,
             action => self.play_answer(action),
         }

@@ -26,6 +26,7 @@ use text::{Text, labels};
 pub(super) use text::Exposition;
 
 mod schedules;
+mod servers;
 mod text;
 
 /// Powers of two between the bounds of a histogram of whole requests, and of layers.
@@ -47,6 +48,7 @@ pub(super) fn text(shared: &Shared, exposition: Exposition) -> String {
     requests(&mut text, &counted);
     times(&mut text, &counted);
     services(&mut text, shared);
+    servers::servers(&mut text, shared.common.table.load().services());
     gateway(&mut text, shared);
     acme(&mut text, shared);
     keys(&mut text, shared);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use pilotlight_balance::{RetryCounts, State};
 use pilotlight_cache::PurgeCounts;
 use pilotlight_cache_redis::{CoherenceStatus, Family};
 use pilotlight_releases::Releases;
@@ -16,6 +17,7 @@ use crate::metrics::recent::RecentTimes;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::{External, ServiceTarget};
+use crate::server_line::Line;
 use crate::timing::{Layer, Moment, milliseconds};
 use crate::upstream::server;
 
@@ -179,6 +181,11 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
             "transport": target.protocol().name(),
             "address": external.address(),
             "servers": servers(external),
+            "queue": external.line().map(line),
+            "retries": external.group().map(|group| {
+                let RetryCounts { sent, refused } = group.retries();
+                json!({ "sent": sent, "refused": refused })
+            }),
             "state": "external",
             "instances": [],
             "memory_bytes": null,
@@ -190,15 +197,31 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
     value
 }
 
-/// Of several: what is open at each, and whether it is left out.
+/// Those that wait for a server.
+fn line(line: &Line) -> Value {
+    let (full, timeout) = line.refused();
+    json!({
+        "length": line.length(),
+        "max": line.limits().max,
+        "refused": { "full": full, "timeout": timeout, "circuit": 0 },
+    })
+}
+
+/// What is open at each, and whether it is left out.
 fn servers(external: &External) -> Value {
     let Some(group) = external.group() else { return Value::Null };
     let now = server::millis(Moment::now());
     let each = external.spec().servers.iter().enumerate().map(|(index, addr)| {
+        let (state, left) = match group.state(index, now) {
+            State::In => ("in", None),
+            State::Ejected(left) => ("ejected", Some(left.as_secs_f64())),
+            State::Unhealthy => ("unhealthy", None),
+        };
         json!({
             "address": addr.to_string(),
             "open": group.open(index),
-            "state": if group.is_ejected(index, now) { "ejected" } else { "in" },
+            "state": state,
+            "back_in_seconds": left,
         })
     });
     each.collect()

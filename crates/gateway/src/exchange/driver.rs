@@ -48,7 +48,12 @@ impl Inbound {
             }
             let takes_time = !matches!(action, Action::OpenBody | Action::LookAtBody(_));
             let event = match action {
-                Action::Respond { response, connection } => return (self.answer(response), connection),
+                Action::Respond { response, connection } => {
+                    if exchange.is_over_budget() {
+                        self.over_budget();
+                    }
+                    return (self.answer(response), connection);
+                }
                 Action::OpenBody => self.open_body(),
                 Action::TakePlace(turn, _) => match self.enter(turn) {
                     Some(placed) => placed,
@@ -214,11 +219,14 @@ impl Inbound {
 
     /// What the supervisor knows of the instance that was asked.
     pub(super) fn instance_state(&self) -> Instance {
-        let has_others = self.seat.as_ref().is_some_and(|seat| seat.has_others(self.tried));
-        self.instance.as_ref().map_or(Instance { has_others, ..Instance::default() }, |instance| Instance {
+        if let Some(seat) = &self.seat {
+            let (has_others, over_budget) = (seat.has_others(self.tried), seat.is_over_budget());
+            return Instance { has_others, over_budget, ..Instance::default() };
+        }
+        self.instance.as_ref().map_or(Instance::default(), |instance| Instance {
             drains: instance.drain_announced() || instance.drain_requested(),
             has_ended: instance.ended_now().is_some(),
-            has_others,
+            ..Instance::default()
         })
     }
 }

@@ -15,6 +15,7 @@ use super::inbound::Inbound;
 use super::site;
 use crate::compress;
 use crate::grpc;
+use crate::options::External;
 use crate::problem::Failure;
 use crate::request_body::{BodyError, RequestBody};
 use crate::timing::{Layer, Moment};
@@ -27,6 +28,9 @@ use crate::upstream::{
     self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, lambda, pipe, seated,
 };
 use crate::worker::Upstream;
+
+/// What a client is told that finds all servers full, and the line to them.
+const FULL_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Inbound {
     pub(super) fn open_body(&mut self) -> Event<Ours> {
@@ -131,10 +135,16 @@ impl Inbound {
             stored.make_conditional(&mut validators);
             validators
         });
+        let mut body = body;
         if self.service().is_none() && kept == Kept::MayBeUsed {
             self.record.end_phase(Layer::Queue);
             self.wait = None;
-            self.choose_server();
+            if let Some(external) = self.full_servers() {
+                body = match Box::pin(self.wait_for_server(&external, body)).await {
+                    Ok(body) => body,
+                    Err(event) => return *event,
+                };
+            }
         }
         if self.wait.is_none() {
             self.wait = Some(self.new_wait());
@@ -203,21 +213,78 @@ impl Inbound {
         }
     }
 
-    /// The server that is asked next, of a service that has several.
-    fn choose_server(&mut self) {
+    /// Chooses the server that is asked next, of a service that has several. Returns the service if all of them have as
+    /// many requests as they may.
+    fn full_servers(&mut self) -> Option<Arc<External>> {
         let (Upstream::External(external, _)
         | Upstream::ExternalHttp2(external, _)
         | Upstream::ExternalCgi(external, ..)) = &*self.upstream
         else {
-            return;
+            return None;
         };
-        if external.group().is_none() {
-            return;
-        }
+        external.group()?;
         self.seat = None; // what was asked before has nothing open of this request
+        if external.line().is_none_or(|line| line.length() == 0) {
+            self.seat = self.seat_at(external, self.record.timeline.last());
+        }
+        self.seat.is_none().then(|| Arc::clone(external))
+    }
+
+    fn seat_at(&self, external: &Arc<External>, now: Moment) -> Option<Seat> {
         let (head, peer, trusted) = (&self.outbound.head, &self.client.peer, &self.client.settings.trust_forwarded);
         let client = || trusted.client(head.headers(), peer.address());
-        self.seat = Seat::choose(external, self.tried, self.record.timeline.last(), head, client);
+        Seat::choose(external, self.tried, now, head, client)
+    }
+
+    /// Waits until a server has room: `max_connections`. Gives the body back.
+    async fn wait_for_server(
+        &mut self,
+        external: &Arc<External>,
+        body: Option<Box<RequestBody>>,
+    ) -> Result<Option<Box<RequestBody>>, Box<Event<Ours>>> {
+        let Some(line) = external.line() else { return Ok(body) };
+        let limits = line.limits();
+        let refused = |why: String| {
+            let text = format!("each of its servers has max_connections requests open, and {why}");
+            let service = external.name().to_owned();
+            UpstreamError::Overloaded { service, text, retry_after: FULL_RETRY_AFTER }
+        };
+        let error = match line.join() {
+            None => refused(format!("queue.max ({}) requests wait already", limits.max)),
+            Some(place) => {
+                let wait = self.new_wait();
+                let found = wait.within(place.wait(|| self.seat_at(external, Moment::now()))).await;
+                self.record.end_phase(Layer::Queue);
+                match found {
+                    Some(Some(seat)) => {
+                        self.seat = Some(seat);
+                        return Ok(body);
+                    }
+                    Some(None) => {
+                        refused(format!("this one has waited for queue.timeout ({} s)", limits.timeout.as_secs_f32()))
+                    }
+                    None => {
+                        let body = BodyLeft::Whole(body);
+                        return Err(Box::new(Event::TimeOver { waits_for: WaitsFor::Service, body }));
+                    }
+                }
+            }
+        };
+        let body = upstream::BodyLeft::Whole(body);
+        Err(Box::new(self.send_failed(Failed { error: error.into(), body, reuse: Reuse::New })))
+    }
+
+    /// A request was not sent again because too many are.
+    pub(super) fn over_budget(&self) {
+        let Some(seat) = &self.seat else { return };
+        seat.refused_retry();
+        let service = self.service_name();
+        tracing::debug!(
+            request_id = self.outbound.id.as_str(),
+            trace_id = self.record.trace_id(),
+            service,
+            "not sent again: the budget of retries is used up (retry_percent, retry_per_second)"
+        );
     }
 
     /// Learns from what came of a try whether the server is to be asked again.

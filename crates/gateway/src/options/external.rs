@@ -7,13 +7,18 @@ use std::time::Duration;
 use http::HeaderName;
 use pilotlight_balance::{Group, MAX_WEIGHT, Server, Settings};
 use pilotlight_cgi::Protocol;
+use pilotlight_supervisor::{HealthCheck, QueueLimits};
+
+use crate::server_line::Line;
 
 /// A service that Pilotlight does not start: one server, or several that share the requests.
 #[derive(Debug)]
 pub struct External {
     spec: ExternalSpec,
-    /// Of several.
+    /// Of several, or of one that there is something to know of.
     group: Option<Group>,
+    /// Those that wait for one of them, where only so many requests may be open.
+    line: Option<Line>,
 }
 
 /// Its settings.
@@ -27,6 +32,33 @@ pub struct ExternalSpec {
     pub protocol: ServerProtocol,
     /// How several share the requests.
     pub balance: BalanceOptions,
+    /// What each of them is asked, whether there are requests or not.
+    pub health: Option<HealthOptions>,
+    /// Requests that wait while each server has [`max_open`](Settings::max_open).
+    pub queue: QueueLimits,
+}
+
+/// Requests by which it is found out whether a server is well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthOptions {
+    /// What is asked, and what a good answer is. An empty `host` is the server's own address.
+    pub check: HealthCheck,
+    /// From the answer to the next request, a tenth more or less. Default 5 s.
+    pub interval: Duration,
+}
+
+impl HealthOptions {
+    /// Values of `interval`.
+    pub const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+    /// Values of `healthy` and `unhealthy`.
+    pub const IN_A_ROW: RangeInclusive<u32> = 1..=100;
+}
+
+impl Default for HealthOptions {
+    fn default() -> Self {
+        let check = HealthCheck { host: String::new(), ..HealthCheck::default() };
+        Self { check, interval: Duration::from_secs(5) }
+    }
 }
 
 /// How several servers share the requests of a service.
@@ -95,6 +127,12 @@ impl BalanceOptions {
     pub const EJECT_TIME: RangeInclusive<Duration> = Duration::from_millis(10)..=Settings::MAX_EJECTION;
     /// Values of `slow_start`.
     pub const SLOW_START: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(3600);
+    /// Values of `max_connections`.
+    pub const MAX_CONNECTIONS: RangeInclusive<u32> = 1..=1_000_000;
+    /// Values of `retry_percent`.
+    pub const RETRY_PERCENT: RangeInclusive<u32> = 0..=100;
+    /// Values of `retry_per_second`.
+    pub const RETRY_PER_SECOND: RangeInclusive<u32> = 0..=10_000;
     /// Values of `connect_timeout`.
     pub const CONNECT_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(600);
 }
@@ -110,7 +148,8 @@ impl ExternalSpec {
     /// One server.
     #[must_use]
     pub fn one(name: &str, addr: ExternalAddr, protocol: ServerProtocol) -> Self {
-        Self { name: name.to_owned(), servers: vec![addr], protocol, balance: BalanceOptions::default() }
+        let (servers, balance) = (vec![addr], BalanceOptions::default());
+        Self { name: name.to_owned(), servers, protocol, balance, health: None, queue: QueueLimits::default() }
     }
 }
 
@@ -122,8 +161,11 @@ impl External {
         let weight = |index: usize| spec.balance.weights.get(index).copied().unwrap_or(1);
         let servers: Vec<Server<'_>> =
             names.iter().enumerate().map(|(index, name)| Server::new(name, weight(index))).collect();
-        let group = (servers.len() > 1).then(|| Group::new(&servers, spec.balance.settings));
-        Self { spec, group }
+        let settings = spec.balance.settings;
+        let is_watched = servers.len() > 1 || spec.health.is_some() || settings.max_open.is_some();
+        let group = is_watched.then(|| Group::new(&servers, settings));
+        let line = settings.max_open.map(|_| Line::new(spec.queue.clone()));
+        Self { spec, group, line }
     }
 
     /// Its settings.
@@ -138,9 +180,14 @@ impl External {
         &self.spec.name
     }
 
-    /// What is known of its servers, if there are several.
+    /// What is known of its servers, if there is something to know.
     pub(crate) fn group(&self) -> Option<&Group> {
         self.group.as_ref()
+    }
+
+    /// Those that wait for one of its servers, if only so many requests may be open at each.
+    pub(crate) fn line(&self) -> Option<&Line> {
+        self.line.as_ref()
     }
 
     /// Its servers, for people.

@@ -33,11 +33,14 @@ impl Drop for Seat {
         if let Some(group) = self.external.group() {
             group.ended(self.index);
         }
+        if let Some(line) = self.external.line() {
+            line.call_first();
+        }
     }
 }
 
 impl Seat {
-    /// A place for a request that was at `tried` before; none at a service with one server.
+    /// A place for a request that was at `tried` before; none if all servers have as many requests as they may.
     pub(crate) fn choose(
         external: &Arc<External>,
         tried: Tried,
@@ -47,7 +50,7 @@ impl Seat {
     ) -> Option<Self> {
         let group = external.group()?;
         let key = key_of(&external.spec().balance.by, fields, client);
-        let index = group.choose(Ask { now: millis(now), chance: fastrand::u64(..), key, tried });
+        let index = group.choose(Ask { now: millis(now), chance: fastrand::u64(..), key, tried })?;
         Some(Self { external: Arc::clone(external), index })
     }
 
@@ -55,9 +58,23 @@ impl Seat {
         self.index
     }
 
-    /// Whether there is a server that was not tried.
+    /// Whether there is a server that was not tried, and is not left out.
     pub(crate) fn has_others(&self, tried: Tried) -> bool {
-        self.external.group().is_some_and(|group| group.has_others(tried))
+        let now = millis(Moment::now());
+        self.external.group().is_some_and(|group| group.has_others(tried, now))
+    }
+
+    /// Whether no further request may be sent again at the moment.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        let now = millis(Moment::now());
+        self.external.group().is_some_and(|group| !group.may_retry(now))
+    }
+
+    /// One was not, for that reason.
+    pub(crate) fn refused_retry(&self) {
+        if let Some(group) = self.external.group() {
+            group.refused_retry();
+        }
     }
 
     /// It gave a response that is its own.
@@ -81,14 +98,24 @@ impl Seat {
     }
 
     fn address(&self) -> String {
-        self.external.spec().servers.get(self.index).map(ExternalAddr::to_string).unwrap_or_default()
+        address(&self.external, self.index)
     }
+}
+
+/// Where a server listens, for people.
+pub(crate) fn address(external: &External, index: usize) -> String {
+    external.spec().servers.get(index).map(ExternalAddr::to_string).unwrap_or_default()
 }
 
 /// The server of a place, or the only one.
 pub(crate) fn server<'a>(external: &'a External, seat: Option<&Seat>) -> Option<Server<'a>> {
-    let index = seat.map_or(0, Seat::index);
-    let connect_timeout = seat.map(|_| external.spec().balance.connect_timeout);
+    let server = numbered(external, seat.map_or(0, Seat::index))?;
+    Some(Server { connect_timeout: server.connect_timeout.filter(|_| seat.is_some()), ..server })
+}
+
+/// One of its servers.
+pub(crate) fn numbered(external: &External, index: usize) -> Option<Server<'_>> {
+    let connect_timeout = Some(external.spec().balance.connect_timeout);
     let addr = external.spec().servers.get(index)?;
     Some(Server { addr, number: index as u64, connect_timeout })
 }

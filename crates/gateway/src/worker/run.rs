@@ -81,6 +81,7 @@ async fn main(
     worker.spawn_own_tasks();
     if index == 0 {
         worker.spawner.spawn(runner::run(Rc::clone(&worker), stop.clone()));
+        worker.spawner.spawn(health::servers::run(Rc::clone(&worker), stop.clone()));
     }
     let supervised = tokio::task::spawn_local(Rc::clone(&worker).take_events(events));
     let mut open = Vec::new();
@@ -182,6 +183,7 @@ impl Worker {
             Order::Follow => {
                 self.max_clients.set(max_clients(&self.common));
                 self.clients_changed.notify_waiters();
+                self.checks_changed.notify_one();
             }
         }
     }

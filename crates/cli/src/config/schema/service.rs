@@ -17,6 +17,7 @@ pub const SERVICE: &[Key] = &[
         &["upstream", "target", "proxy_pass", "uri", "backend"],
     ),
     key("balance", A_SECTION, "{ by = \"client\" }", &["lb_policy", "load_balancing", "lb", "loadbalancer"]),
+    key("max_connections", A_NUMBER_OR_NONE, "100", &["maxconn", "max_conns", "max_conn"]),
     key(
         "transport",
         "\"pipe\", \"http\", \"h2c\", \"fastcgi\", \"scgi\", \"uwsgi\" or \"lambda\"",
@@ -144,6 +145,8 @@ pub const SERVICE_BALANCE: &[Key] = &[
     key("max_failures", "a number", "3", &["max_fails", "failures", "consecutive_errors", "unhealthy_threshold"]),
     key("eject_time", A_TIME, "\"10s\"", &["fail_duration", "fail_timeout", "ejection_time", "base_ejection_time"]),
     key("slow_start", A_TIME_OR_NONE, "\"30s\"", &["slowstart", "warm_up", "slow_start_window"]),
+    key("retry_percent", "a number", "20", &["retry_budget", "budget_percent"]),
+    key("retry_per_second", "a number", "10", &["min_retries_per_second", "min_retry_concurrency", "retry_floor"]),
     key("connect_timeout", A_TIME, "\"2s\"", &["dial_timeout", "proxy_connect_timeout"]),
 ];
 
@@ -153,6 +156,9 @@ pub const SERVICE_HEALTH: &[Key] = &[
     key("host", A_STRING, "\"app.example.org\"", &["hostname", "authority"]),
     key("status", "a number, or \"2xx\"", "204", &["code", "expect", "expected_status", "expect_status"]),
     key("timeout", A_TIME, "\"5s\"", &["time", "max_wait"]),
+    key("interval", A_TIME, "\"5s\"", &["every", "period", "inter"]),
+    key("healthy", "a number", "2", &["rise", "passes", "healthy_threshold"]),
+    key("unhealthy", "a number", "3", &["fall", "fails", "unhealthy_threshold"]),
 ];
 
 /// The keys of `[services.NAME.limits]`.

@@ -10,7 +10,7 @@ impl Client {
     pub(super) fn instance_state(&self, context: &Context<'_>) -> Instance {
         let state = context.world.0.borrow();
         let (drains, has_ended) = (state.draining.contains(&self.instance), state.ended.contains(&self.instance));
-        Instance { drains, has_ended, has_others: false }
+        Instance { drains, has_ended, ..Instance::default() }
     }
 
     fn failed(&mut self, fault: Fault, is_spent: bool, context: &Context<'_>) -> Event<Model> {
