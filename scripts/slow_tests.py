@@ -9,7 +9,7 @@ from pathlib import Path
 FILE = Path(__file__).resolve().parents[1] / "tests" / "slow.txt"
 LIMIT_S = 3.0
 HEAD = f"""\
-# What `make test` leaves out, because it took longer than {LIMIT_S:g} seconds; `make test-all`, which CI runs, has it all.
+# What `make test` leaves out, as it took longer than {LIMIT_S:g} seconds; `make test-all`, which CI runs, has it all.
 # Written by `scripts/test.py --note-slow` after a run of the long form.
 """
 

@@ -396,7 +396,8 @@ class Limits(ServersCase):
         self.busy(gateway, 1)
         self.assertTrue(eventually(lambda: self.open(gateway) == [1], 20))
         late = self.assert_problem(gateway.get("/"), 503)
-        self.assertIn("max_connections requests open, and this one has waited for queue.timeout (0.1 s)", late["detail"])
+        said = "max_connections requests open, and this one has waited for queue.timeout (0.1 s)"
+        self.assertIn(said, late["detail"])
         text = service(url=server.url, max_connections=1, queue={"max": 1, "timeout": "1m"})
         other = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
         self.busy(other, 2)

@@ -107,6 +107,11 @@ pub(crate) enum RunResult {
 }
 
 impl RunResult {
+    /// It failed, and no answer says more.
+    pub(super) fn failed(why: impl Into<String>) -> Self {
+        Self::Failed { status: None, why: why.into() }
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Ok(_) => "ok",
@@ -216,9 +221,7 @@ impl Agenda {
                 self.note(Cause::Due, now, RunResult::Skipped);
                 None
             }
-            (is_late, _) => {
-                Some(self.begin(if is_late { Cause::Missed } else { Cause::Due }, Some(self.dealt), now))
-            }
+            (is_late, _) => Some(self.begin(if is_late { Cause::Missed } else { Cause::Due }, Some(self.dealt), now)),
         };
         self.plan(random);
         begun

@@ -55,7 +55,7 @@ async fn perform(worker: Rc<Worker>, begun: Begun) {
     let result = match (spec.is_shared, worker.second.clone()) {
         (false, _) => ask(&worker, &begun, spec.timeout).await,
         (true, Some(redis)) => shared::perform(&redis, &begun, |left| ask(&worker, &begun, left)).await,
-        (true, None) => failed(None, "it is `shared`, and there is no [cache.redis] any more".to_owned()),
+        (true, None) => RunResult::failed("it is `shared`, and there is no [cache.redis] any more"),
     };
     let (took, schedule) = (began.elapsed(), &spec.name);
     let took_ms = took.as_secs_f64() * 1e3;
@@ -75,7 +75,7 @@ async fn ask(worker: &Rc<Worker>, begun: &Begun, left: Duration) -> RunResult {
         Ok(result) => result,
         Err(_) => {
             let timeout = begun.spec.timeout.as_secs();
-            failed(None, format!("no answer to its end within `timeout` ({timeout} s)"))
+            RunResult::failed(format!("no answer to its end within `timeout` ({timeout} s)"))
         }
     }
 }
@@ -83,19 +83,16 @@ async fn ask(worker: &Rc<Worker>, begun: &Begun, left: Duration) -> RunResult {
 async fn answer(worker: &Rc<Worker>, begun: &Begun) -> RunResult {
     let spec = &begun.spec;
     let route = worker.common.table.load().schedule_route(&spec.name).cloned();
-    let Some(route) = route else { return failed(None, "its service is no longer configured".to_owned()) };
+    let Some(route) = route else { return RunResult::failed("its service is no longer configured") };
     match scheduled::ask(worker, &route, spec).await {
-        Err(why) => failed(None, why),
+        Err(why) => RunResult::failed(why),
         Ok(answer) if (200..300).contains(&answer.status) => RunResult::Ok(answer.status),
         Ok(answer) => {
             let said = String::from_utf8_lossy(&answer.beginning);
             let said = said.trim();
             let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-            failed(Some(answer.status), format!("it was answered with status {}{said}", answer.status))
+            let why = format!("it was answered with status {}{said}", answer.status);
+            RunResult::Failed { status: Some(answer.status), why }
         }
     }
-}
-
-pub(super) fn failed(status: Option<u16>, why: String) -> RunResult {
-    RunResult::Failed { status, why }
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use pilotlight_cache_redis::{RUN_RENEWED_EVERY, RedisError, Taken, Tier};
 
 use super::agenda::{Begun, RunResult};
-use super::runner::failed;
 
 /// How long Redis is left alone when it has not answered.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -23,11 +22,12 @@ where
         Ok(Taken::Ours) => {}
         Ok(Taken::Elsewhere) => return RunResult::Elsewhere,
         Ok(Taken::Overlaps) if begun.due.is_some() => return RunResult::Skipped,
-        Ok(Taken::Overlaps) => return failed(None, "a run of it is not over at another gateway".to_owned()),
+        Ok(Taken::Overlaps) => return RunResult::failed("a run of it is not over at another gateway"),
         Err(_) => {
             let timeout = timeout.as_secs();
-            let why = format!("Redis did not say within `timeout` ({timeout} s) which gateway runs it");
-            return failed(None, why);
+            return RunResult::failed(format!(
+                "Redis did not say within `timeout` ({timeout} s) which gateway runs it"
+            ));
         }
     }
     let result = tokio::select! {
