@@ -53,6 +53,7 @@ impl Instance {
 
     /// SIGTERM came.
     pub(super) fn leave(&self) {
+        self.settings.draining.send_replace(true);
         self.stage.send_if_modified(|stage| {
             let serving = *stage == Stage::Serving;
             if serving {
@@ -64,6 +65,7 @@ impl Instance {
 
     /// DRAIN came (P-31).
     pub(super) fn drained(&self) {
+        self.settings.draining.send_replace(true);
         self.stage.send_replace(Stage::Drained);
     }
 

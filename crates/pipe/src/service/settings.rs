@@ -4,6 +4,7 @@ use super::error::ServeError;
 use crate::hello::{MAX_EXCHANGES, MAX_OWN, TOKEN_LEN};
 use std::env;
 use std::path::PathBuf;
+use tokio::sync::watch;
 
 /// How to reach the gateway, and how much to take at once. [`serve`](crate::serve) uses the defaults.
 #[derive(Clone, Debug)]
@@ -13,6 +14,7 @@ pub struct Service {
     pub(super) exchanges: u16,
     pub(super) max_own: u16,
     pub(super) max_upgraded: u16,
+    pub(super) draining: watch::Sender<bool>,
 }
 
 impl Service {
@@ -36,7 +38,8 @@ impl Service {
         if token.len() != TOKEN_LEN || !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(ServeError::Token);
         }
-        Ok(Self { socket: socket.into(), token, exchanges: 64, max_own: 64, max_upgraded: 1024 })
+        let draining = watch::Sender::new(false);
+        Ok(Self { socket: socket.into(), token, exchanges: 64, max_own: 64, max_upgraded: 1024, draining })
     }
 
     /// How many small exchanges to take at once on each shared connection: 0 to 4,096 (what is above is lowered), 64
@@ -60,5 +63,12 @@ impl Service {
     pub fn max_upgraded(mut self, max_upgraded: u16) -> Self {
         self.max_upgraded = max_upgraded;
         self
+    }
+
+    /// Becomes `true` when the instance is to end (P-31): answers that would go on for ever should end now, as the
+    /// instance waits for them.
+    #[must_use]
+    pub fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.subscribe()
     }
 }
