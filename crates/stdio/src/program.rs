@@ -1,0 +1,235 @@
+//! One process of the program: lines in, lines out, and its end.
+
+use bytes::{Bytes, BytesMut};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::ffi::OsString;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::{Instant, timeout_at};
+
+/// What is read at once, at least.
+const READ: usize = 8 * 1024;
+/// Variables that tell the adapter about itself, and nobody else.
+const OWN: [&str; 2] = ["PILOTLIGHT_SOCKET", "PILOTLIGHT_TOKEN"];
+
+/// A process, and the ends of its pipes that are ours. It leads a process group.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    /// Its process group, which may have members when it has ended itself.
+    group: Option<Pid>,
+    /// None: closed.
+    pub(crate) input: Option<ChildStdin>,
+    pub(crate) output: Lines<ChildStdout>,
+}
+
+impl Program {
+    /// Starts it; its standard error is ours, which is the service's log.
+    pub(crate) fn start(argv: &[OsString], max_line: usize) -> io::Result<Self> {
+        let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        for name in OWN {
+            command.env_remove(name);
+        }
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
+        let input = child.stdin.take();
+        let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        Ok(Self { child, group, input, output: Lines::new(output, max_line) })
+    }
+
+    /// Closes its input, and ends it if it does not end by itself: a third of `grace` later with SIGTERM, after all of
+    /// it with SIGKILL. What it still writes is dropped. None: how it ended is not known.
+    pub(crate) async fn end(mut self, grace: Duration) -> Option<ExitStatus> {
+        // MCP, "Shutdown": first the input, then SIGTERM, then SIGKILL.
+        self.input = None;
+        let now = Instant::now();
+        let mut ended = self.ends_until(now + grace / 3).await;
+        if ended.is_none() {
+            self.signal(Signal::TERM);
+            ended = self.ends_until(now + grace).await;
+        }
+        // Whatever it has left behind in its group goes as well.
+        self.signal(Signal::KILL);
+        match ended {
+            Some(status) => Some(status),
+            None => self.child.wait().await.ok(),
+        }
+    }
+
+    async fn ends_until(&mut self, until: Instant) -> Option<ExitStatus> {
+        let Self { child, output, .. } = self;
+        let ended = async {
+            let mut is_open = true;
+            loop {
+                tokio::select! {
+                    status = child.wait() => return status.ok(),
+                    line = output.next(), if is_open => match line {
+                        Ok(Line::Text(_)) => {}
+                        Ok(Line::TooLong) => output.clear(),
+                        Ok(Line::End) | Err(_) => is_open = false,
+                    },
+                }
+            }
+        };
+        timeout_at(until, ended).await.ok().flatten()
+    }
+
+    /// How it ended, as it has closed its output; waits a little for that.
+    pub(crate) async fn ended(&mut self) -> Option<ExitStatus> {
+        const SOON: Duration = Duration::from_millis(200);
+        tokio::time::timeout(SOON, self.child.wait()).await.ok()?.ok()
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, signal); // nobody may be left in it
+        }
+    }
+}
+
+/// Writes one line.
+///
+/// # Cancel safety
+/// A part of the line may have been written.
+pub(crate) async fn write_line(input: &mut ChildStdin, line: &[u8]) -> io::Result<()> {
+    let mut whole = Vec::with_capacity(line.len() + 1);
+    whole.extend_from_slice(line);
+    whole.push(b'\n');
+    input.write_all(&whole).await
+}
+
+/// What comes out of a program.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Without its end.
+    Text(Bytes),
+    /// It is longer than what is allowed; what follows it is unknown.
+    TooLong,
+    /// Nothing more comes.
+    End,
+}
+
+/// Lines of at most so many bytes.
+#[derive(Debug)]
+pub(crate) struct Lines<R> {
+    source: R,
+    buffer: BytesMut,
+    /// Bytes of the buffer in which there is no line end.
+    searched: usize,
+    max_line: usize,
+}
+
+impl<R: AsyncReadExt + Unpin> Lines<R> {
+    pub(crate) fn new(source: R, max_line: usize) -> Self {
+        Self { source, buffer: BytesMut::new(), searched: 0, max_line }
+    }
+
+    /// Forgets what was read.
+    fn clear(&mut self) {
+        self.buffer.clear();
+        self.searched = 0;
+    }
+
+    /// The next line. What has no line end before the end of all is none.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(crate) async fn next(&mut self) -> io::Result<Line> {
+        loop {
+            if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
+                let mut line = self.buffer.split_to(self.searched + at + 1);
+                self.searched = 0;
+                line.truncate(line.len() - 1);
+                if line.last() == Some(&b'\r') {
+                    line.truncate(line.len() - 1);
+                }
+                return Ok(if line.len() > self.max_line { Line::TooLong } else { Line::Text(line.freeze()) });
+            }
+            self.searched = self.buffer.len();
+            if self.searched > self.max_line {
+                return Ok(Line::TooLong);
+            }
+            self.buffer.reserve(READ);
+            if self.source.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(Line::End);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    async fn all(mut lines: Lines<impl AsyncReadExt + Unpin>) -> Vec<Line> {
+        let mut found = Vec::new();
+        loop {
+            let line = lines.next().await.unwrap();
+            let is_last = matches!(line, Line::End | Line::TooLong);
+            found.push(line);
+            if is_last {
+                return found;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn lines() {
+        let text = |text: &'static str| Line::Text(Bytes::from_static(text.as_bytes()));
+        let found = all(Lines::new(&b"a\r\n\nbc\nrest"[..], 4)).await;
+        assert_eq!(found, [text("a"), text(""), text("bc"), Line::End]);
+        assert_eq!(all(Lines::new(&b"1234\n12345\n"[..], 4)).await, [text("1234"), Line::TooLong]);
+        assert_eq!(all(Lines::new(&b"123456789"[..], 4)).await, [Line::TooLong]);
+    }
+
+    fn sh(script: &str) -> Program {
+        Program::start(&["sh".into(), "-c".into(), script.into()], 1024).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_end_of_its_input_ends_it() {
+        let status = sh("cat >/dev/null; exit 3").end(Duration::from_secs(30)).await;
+        assert_eq!(status.and_then(|status| status.code()), Some(3));
+    }
+
+    #[tokio::test]
+    async fn one_that_does_not_listen_is_killed_with_its_group() {
+        use std::os::unix::process::ExitStatusExt as _;
+        let mut program = sh("trap '' TERM; sleep 1000 & echo $!; while :; do wait; done");
+        let Line::Text(child) = program.output.next().await.unwrap() else { panic!() };
+        let child: i32 = std::str::from_utf8(&child).unwrap().parse().unwrap();
+        let status = program.end(Duration::from_millis(300)).await.unwrap();
+        assert_eq!(status.signal(), Some(9));
+        // It is nobody's child that waits here, so it may be there for a moment, as a zombie.
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+
+    proptest! {
+        /// The cutting of the output into reads changes none of its lines.
+        #[test]
+        fn any_cutting(text in "[a-c\n]{0,60}", cuts in prop::collection::vec(1_usize..8, 0..30)) {
+            struct Cut(Vec<u8>, Vec<usize>);
+            impl tokio::io::AsyncRead for Cut {
+                fn poll_read(
+                    mut self: std::pin::Pin<&mut Self>,
+                    _: &mut std::task::Context<'_>,
+                    into: &mut tokio::io::ReadBuf<'_>,
+                ) -> std::task::Poll<io::Result<()>> {
+                    let size = self.1.pop().unwrap_or(7).min(self.0.len());
+                    into.put_slice(&self.0.drain(..size).collect::<Vec<_>>());
+                    std::task::Poll::Ready(Ok(()))
+                }
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let cut = runtime.block_on(all(Lines::new(Cut(text.clone().into(), cuts), 10)));
+            prop_assert_eq!(cut, runtime.block_on(all(Lines::new(text.as_bytes(), 10))));
+        }
+    }
+}
