@@ -89,6 +89,10 @@ cgi = { root = ".", keep_connections = 1 }
 command = "sh"
 transport = "lambda"
 lambda = { memory_size = 1 }
+[services.tools]
+command = "sh"
+transport = "stdio"
+stdio = { mode = "lines", max_processes = 2, max_line = "1MiB", replay_buffer = "1MiB", origins = ["https://a.test"] }
 [services.several]
 url = ["http://a.test", "http://b.test"]
 balance = { max_failures = 1, retry_percent = 10, retry_per_second = 1 }
@@ -308,6 +312,7 @@ class Schema(unittest.TestCase):
             "Service": (full, ("services", "node")), "ServiceQueue": (full, ("services", "node", "queue")),
             "ServiceCgi": (rules, ("services", "php", "cgi")),
             "ServiceLambda": (rules, ("services", "function", "lambda")),
+            "ServiceStdio": (rules, ("services", "tools", "stdio")),
             "ServiceBalance": (rules, ("services", "several", "balance")),
             "ServiceHealth": (rules, ("services", "several", "health")),
             ("Service", "max_connections"): (rules, ("services", "several")),

@@ -396,6 +396,9 @@ pub fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == run::GUARDIAN) {
         return guardian(std::env::args_os().nth(2).map(PathBuf::from));
     }
+    if std::env::args_os().nth(1).is_some_and(|first| first == pilotlight_stdio::COMMAND) {
+        return adapter();
+    }
     if let Some((companion, arguments)) = helped() {
         return companion.run(arguments);
     }
@@ -472,6 +475,18 @@ fn guardian(runtime_dir: Option<PathBuf>) -> ExitCode {
         let _ = std::fs::remove_dir_all(dir);
     }
     code
+}
+
+/// The instance of a service with `transport = "stdio"`.
+fn adapter() -> ExitCode {
+    match pilotlight_stdio::run(std::env::args_os().skip(2)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // Nobody may be left to be told.
+            let _ = writeln!(io::stderr(), "pilotlight stdio: {}", printable_lines(&e.to_string()));
+            Outcome::Failed.into()
+        }
+    }
 }
 
 fn run(file: &std::path::Path) -> ExitCode {

@@ -76,6 +76,7 @@ pub mod schema;
 mod section;
 mod service;
 mod shown;
+mod stdio;
 pub mod structure;
 mod syntax;
 mod tls;

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pilotlight_gateway::{RouteSpec, RouteTo};
+use pilotlight_stdio::StdioOptions;
+use pilotlight_supervisor::ServiceSpec;
 use serde_json::{Value, json};
 
 use crate::config::{Config, Service, ServiceKind};
@@ -82,15 +84,24 @@ impl Changes {
     }
 }
 
-/// The services by their names, without where they stand in the file.
-fn services(config: &Config) -> BTreeMap<String, &ServiceKind> {
-    config.services.iter().map(|service| (service.name().to_owned(), &service.kind)).collect()
+/// A service, without where it stands in the file.
+type Kind<'a> = (&'a ServiceKind, Option<&'a StdioOptions>);
+
+/// The services by their names.
+fn services(config: &Config) -> BTreeMap<String, Kind<'_>> {
+    let all = config.services.iter();
+    all.map(|service| (service.name().to_owned(), (&service.kind, service.stdio.as_ref()))).collect()
 }
 
 /// Whether instances must go for it.
-fn replaces(new: &ServiceKind, old: &ServiceKind) -> bool {
+fn replaces((new, new_stdio): &Kind<'_>, (old, old_stdio): &Kind<'_>) -> bool {
     match (new, old) {
-        (ServiceKind::Managed(new), ServiceKind::Managed(old)) => new.needs_new_instances(old),
+        (ServiceKind::Managed(new), ServiceKind::Managed(old)) => {
+            // The adapter is told of them when it starts.
+            let times = |spec: &ServiceSpec| (spec.idle_timeout, spec.start_timeout, spec.stop_grace);
+            let is_told = new_stdio.is_some() && (new_stdio != old_stdio || times(new) != times(old));
+            is_told || new.needs_new_instances(old)
+        }
         (_, ServiceKind::Managed(_)) => true,
         (_, ServiceKind::External(_)) => false,
     }

@@ -5,6 +5,7 @@
 //! service, or the new ones.
 
 use std::mem::discriminant;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ impl Followed {
 
 /// What a reload works on.
 pub(crate) struct Live<'a> {
+    /// The path of this program.
+    pub(crate) program: &'a Path,
     pub(crate) origin: &'a Origin,
     pub(crate) followed: &'a mut Followed,
     pub(crate) services: &'a mut Vec<ServiceTarget>,
@@ -90,7 +93,7 @@ fn emptied(old: &Config, new: &Config) -> Option<String> {
 }
 
 fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loaded) -> Result<Plan, NotDone> {
-    let Live { origin: _, followed, services, gateway, supervisor, tls } = live;
+    let Live { program, origin: _, followed, services, gateway, supervisor, tls } = live;
     for line in warnings.render(Style::Plain).lines() {
         tracing::warn!("{line}");
     }
@@ -99,7 +102,7 @@ fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loade
     let certificates = tls.context.prepare(settings::tls(new)).map_err(unusable)?;
     let listeners = gateway.bind(settings::listen(new)).map_err(|e| NotDone::Failed(e.to_string()))?;
     let control = supervisor.control();
-    let specs: Vec<_> = settings::specs(new).map(|spec| (same(services, spec), spec.clone())).collect();
+    let specs: Vec<_> = settings::started(new, program).map(|spec| (same(services, &spec), spec)).collect();
     let kept: Vec<ServiceId> = specs.iter().filter_map(|(id, _)| *id).collect();
     let managed = control.configure(specs).map_err(|e| NotDone::Failed(e.to_string()))?;
     let targets = with_known(settings::targets(new, &managed), services);

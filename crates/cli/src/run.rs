@@ -413,6 +413,7 @@ impl Running {
     fn reload(&mut self, emptying: Emptying) -> Result<Value, NotDone> {
         notify::tell(Note::Reloading);
         let live = Live {
+            program: &self.program,
             origin: &self.origin,
             followed: &mut self.followed,
             services: &mut self.services,
@@ -467,7 +468,7 @@ fn supervise(
     let printer = service_log::Printer { end: reports.services.clone(), layout: reports.layout.clone() };
     service_log::print_lines(lines, reports.logs.clone(), printer)
         .context("the thread that prints services' output cannot be started")?;
-    Ok(pilotlight_supervisor::start(options, settings::specs(config).cloned())?)
+    Ok(pilotlight_supervisor::start(options, settings::started(config, program))?)
 }
 
 /// Lets commands find this gateway by its file. Without that it does its work all the same.

@@ -9,7 +9,8 @@ use pilotlight_gateway::{
     CgiOptions, External, GatewayOptions, Inherited, IoUring, IssuerOptions, LambdaOptions, ListenAddr, RedisTier,
     ServiceTarget, Serving, Settings, StorageSettings, TraceOptions,
 };
-use pilotlight_supervisor::{Service, ServiceSpec};
+use pilotlight_stdio::{StdioOptions, Timeouts};
+use pilotlight_supervisor::{Sandbox, Service, ServiceSpec};
 use pilotlight_tls::{Protocol, TlsContext, TlsSettings};
 
 use crate::config::{self, Config, ServiceKind, Workers};
@@ -22,6 +23,28 @@ pub(crate) fn workers(config: &Config) -> usize {
         Workers::Exactly(count) => count,
         Workers::PerCore => std::thread::available_parallelism().map_or(1, usize::from),
     }
+}
+
+/// The services that Pilotlight starts, in the order of the file, as the supervisor starts them; `program` is this one.
+pub(crate) fn started<'a>(config: &'a Config, program: &'a Path) -> impl Iterator<Item = ServiceSpec> + 'a {
+    config.services.iter().filter_map(move |service| {
+        let mut spec = service.spec()?.clone();
+        if let Some(options) = &service.stdio {
+            adapt(&mut spec, options, program);
+        }
+        Some(spec)
+    })
+}
+
+/// A program that speaks lines is started by an adapter, which this program is as well.
+fn adapt(spec: &mut ServiceSpec, options: &StdioOptions, program: &Path) {
+    let timeouts = Timeouts { idle: spec.idle_timeout, start: spec.start_timeout, stop: spec.stop_grace };
+    if let (Sandbox::Strict { read, .. }, Some(own)) = (&mut spec.isolation.sandbox, spec.argv.first()) {
+        // What the sandbox shows by itself is the adapter.
+        read.extend(Path::new(own).is_absolute().then(|| own.into()));
+    }
+    let adapter = std::iter::once(program.as_os_str().to_owned());
+    spec.argv = adapter.chain(pilotlight_stdio::command(options, timeouts, &spec.argv)).collect();
 }
 
 /// The services that Pilotlight starts, in the order of the file.

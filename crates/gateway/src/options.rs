@@ -287,6 +287,7 @@ impl ServiceTarget {
             Self::Managed(_, Transport::Scgi(_)) => ServiceProtocol::Scgi,
             Self::Managed(_, Transport::Uwsgi(_)) => ServiceProtocol::Uwsgi,
             Self::Managed(_, Transport::Lambda) => ServiceProtocol::Lambda,
+            Self::Managed(_, Transport::Stdio) => ServiceProtocol::Stdio,
             Self::External(external) => match external.spec().protocol {
                 ServerProtocol::Http1 => ServiceProtocol::Http,
                 ServerProtocol::H2c => ServiceProtocol::H2c,

@@ -32,6 +32,8 @@ pub(crate) enum ServiceProtocol {
     Scgi,
     Uwsgi,
     Lambda,
+    /// The pipe, to the adapter of a program that speaks lines.
+    Stdio,
 }
 
 impl ServiceProtocol {
@@ -56,6 +58,7 @@ impl ServiceProtocol {
             Self::Scgi => Protocol::Scgi.name(),
             Self::Uwsgi => Protocol::Uwsgi.name(),
             Self::Lambda => "lambda",
+            Self::Stdio => "stdio",
         }
     }
 }

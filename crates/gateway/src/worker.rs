@@ -215,7 +215,7 @@ impl Worker {
 
     fn make(&self, target: &ServiceTarget) -> Upstream {
         match target {
-            ServiceTarget::Managed(service, Transport::Pipe) => {
+            ServiceTarget::Managed(service, Transport::Pipe | Transport::Stdio) => {
                 let workers = u16::try_from(self.common.workers).unwrap_or(u16::MAX);
                 let (service, spawner) = (Arc::clone(service), self.spawner.clone());
                 let link = Link::new(Arc::clone(&service), self.index as u32, workers, spawner);

@@ -338,6 +338,8 @@ pub enum Transport {
     /// It is a function of AWS Lambda: its runtime client asks the Runtime API, which the gateway serves to each
     /// instance on a loopback port of its own ([`WorkerEvent::RuntimeApi`](crate::WorkerEvent::RuntimeApi)).
     Lambda,
+    /// It dials in and speaks Pipe/1, as the adapter of a program that speaks lines on its standard streams.
+    Stdio,
 }
 
 impl Transport {
@@ -345,7 +347,7 @@ impl Transport {
     #[must_use]
     pub fn socket(self) -> Option<HttpSocket> {
         match self {
-            Self::Pipe | Self::Lambda => None,
+            Self::Pipe | Self::Lambda | Self::Stdio => None,
             Self::Http(socket)
             | Self::H2c(socket)
             | Self::FastCgi(socket)

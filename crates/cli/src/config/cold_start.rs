@@ -56,7 +56,7 @@ pub(super) fn preload(
         return None;
     };
     if spec.transport != Transport::Pipe {
-        let message = "`preload` is for services that use the pipe, and this one speaks HTTP";
+        let message = "`preload` is for services that use the pipe, and this one does not";
         found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(
             "take `preload` away, or use transport = \"pipe\" (for WSGI: python3 -m pilotlight.wsgi MODULE:APP)",
         ));

@@ -12,6 +12,7 @@ use pilotlight_gateway::{
     Ratio, RecordedQuery, RedisConfig, RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
 };
 use pilotlight_logs::{Destination, Facility, SyslogFormat};
+use pilotlight_stdio::StdioOptions;
 use pilotlight_supervisor::ServiceSpec;
 use pilotlight_tls::TlsSettings;
 
@@ -147,7 +148,13 @@ impl Listener {
 impl Service {
     /// A server that is already running, and stands in no file.
     pub(crate) fn running(external: ExternalSpec) -> Self {
-        Self { kind: ServiceKind::External(external), cgi: None, lambda: None, at: ServiceSpans::default() }
+        Self {
+            kind: ServiceKind::External(external),
+            cgi: None,
+            lambda: None,
+            stdio: None,
+            at: ServiceSpans::default(),
+        }
     }
 }
 
@@ -376,6 +383,8 @@ pub struct Service {
     pub cgi: Option<Arc<CgiOptions>>,
     /// Its settings as a function of AWS Lambda, if it is one.
     pub lambda: Option<Arc<LambdaOptions>>,
+    /// Its settings as a program that speaks lines on its standard streams, if it is one.
+    pub stdio: Option<StdioOptions>,
     pub(super) at: ServiceSpans,
 }
 

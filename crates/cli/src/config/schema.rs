@@ -17,7 +17,7 @@ pub use operate::{ACCESS_LOG, ADMIN, LOG, METRICS, TRACES};
 pub use schedule::SCHEDULE;
 pub use service::{
     SERVICE, SERVICE_BALANCE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LAMBDA, SERVICE_LIMITS,
-    SERVICE_QUEUE,
+    SERVICE_QUEUE, SERVICE_STDIO,
 };
 pub use tls::{
     TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
@@ -288,6 +288,8 @@ pub enum Part {
     ServiceCgi,
     /// `[services.NAME.lambda]`.
     ServiceLambda,
+    /// `[services.NAME.stdio]`.
+    ServiceStdio,
     /// `[services.NAME.queue]`.
     ServiceQueue,
     /// `[services.NAME.health]`.
@@ -350,7 +352,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 44] = [
+    pub const ALL: [Part; 45] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -366,6 +368,7 @@ impl Part {
         Part::ServiceBalance,
         Part::ServiceCgi,
         Part::ServiceLambda,
+        Part::ServiceStdio,
         Part::ServiceQueue,
         Part::ServiceHealth,
         Part::ServiceLimits,
@@ -416,6 +419,7 @@ impl Part {
             Part::ServiceBalance => SERVICE_BALANCE,
             Part::ServiceCgi => SERVICE_CGI,
             Part::ServiceLambda => SERVICE_LAMBDA,
+            Part::ServiceStdio => SERVICE_STDIO,
             Part::ServiceQueue => SERVICE_QUEUE,
             Part::ServiceHealth => SERVICE_HEALTH,
             Part::ServiceLimits => SERVICE_LIMITS,
@@ -465,6 +469,7 @@ impl Part {
             Part::ServiceBalance => "in [services.NAME.balance]",
             Part::ServiceCgi => "in [services.NAME.cgi]",
             Part::ServiceLambda => "in [services.NAME.lambda]",
+            Part::ServiceStdio => "in [services.NAME.stdio]",
             Part::ServiceQueue => "in [services.NAME.queue]",
             Part::ServiceHealth => "in [services.NAME.health]",
             Part::ServiceLimits => "in [services.NAME.limits]",

@@ -21,6 +21,7 @@ use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_time, noted, or_none, type_name};
 use super::shown::{printable, shown};
+use super::stdio;
 use super::value::Rejected;
 use super::words;
 
@@ -49,7 +50,7 @@ const URL_KEYS: [(&str, &str); 2] = [
 
 /// Keys that only a service that Pilotlight starts has.
 fn managed_keys() -> impl Iterator<Item = &'static str> {
-    const FOR_BOTH: [&str; 7] = ["command", "url", "transport", "cgi", "lambda", "health", "queue"];
+    const FOR_BOTH: [&str; 8] = ["command", "url", "transport", "cgi", "lambda", "stdio", "health", "queue"];
     let is_for_both = |name: &&str| FOR_BOTH.contains(name) || URL_KEYS.iter().any(|(key, _)| key == name);
     schema::SERVICE.iter().map(|key| key.name).filter(move |name| !is_for_both(name))
 }
@@ -132,9 +133,10 @@ fn read<'a>(
         ServiceKind::Managed(spec) => Some(&mut **spec),
         ServiceKind::External(_) => None,
     };
+    let stdio = stdio::read(&section, spec.as_deref(), found);
     let lambda = lambda::read(&section, spec, found);
     let (cgi, folders) = cgi(&section, &kind, for_all.folder, found);
-    Some(Service { kind, cgi, lambda, at: ServiceSpans { name: at, folders, ..spans } })
+    Some(Service { kind, cgi, lambda, stdio, at: ServiceSpans { name: at, folders, ..spans } })
 }
 
 /// How it is told of requests, and the folders that this names.
@@ -273,6 +275,7 @@ fn managed(
     }
     let stops_after = spec.idle_timeout.filter(|_| keeper.is_none());
     cold_start::freeze_after(section, stops_after, &mut spec, found);
+    stdio::check(section, &spec, found);
     let isolation = isolation::read(section, folder, &mut spec, found);
     let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
     spec.preload = cold_start::preload(section, &spec, program, found);
@@ -342,9 +345,9 @@ fn read_command(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<(S
 fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     let transport = section.field("transport");
     let socket = section.field("socket");
-    let speaks = transport
-        .as_ref()
-        .and_then(|field| noted(choice(field, &["pipe", "http", "h2c", "fastcgi", "scgi", "uwsgi", "lambda"]), found));
+    let speaks = transport.as_ref().and_then(|field| {
+        noted(choice(field, &["pipe", "http", "h2c", "fastcgi", "scgi", "uwsgi", "lambda", "stdio"]), found)
+    });
     let over: Option<fn(HttpSocket) -> Transport> = match speaks {
         Some("http") => Some(Transport::Http),
         Some("h2c") => Some(Transport::H2c),
@@ -356,7 +359,11 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     let kind = socket.as_ref().and_then(|field| noted(choice(field, &["unix", "tcp", "port"]), found));
     if let Some(field) = socket.filter(|_| over.is_none()) {
         let said = transport.is_some();
-        let other = if speaks == Some("lambda") { "asks for its invocations itself" } else { "uses the pipe" };
+        let other = match speaks {
+            Some("lambda") => "asks for its invocations itself",
+            Some("stdio") => "uses its standard streams",
+            _ => "uses the pipe",
+        };
         let message = format!("`socket` is for services that speak HTTP, and this one {other}");
         let help = if said {
             "write transport = \"http\", or take `socket` away"
@@ -373,6 +380,7 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
     match over {
         Some(over) => over(socket),
         None if speaks == Some("lambda") => Transport::Lambda,
+        None if speaks == Some("stdio") => Transport::Stdio,
         None => Transport::Pipe,
     }
 }

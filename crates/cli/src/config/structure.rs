@@ -5,6 +5,7 @@
 use pilotlight_gateway::{
     BalanceOptions, CgiOptions, GatewayOptions, HealthOptions, LambdaOptions, LimitSpec, Limits, RateSpec, RedisOptions,
 };
+use pilotlight_stdio::StdioOptions;
 use pilotlight_supervisor::{CgroupLimits, HealthCheck, QueueLimits, RecycleLimits, ResourceLimits, ServiceSpec};
 
 use super::schema::Part;
@@ -68,6 +69,7 @@ pub fn section_of(part: Part, key: &str) -> Option<Part> {
         (Part::Service, "balance") => Part::ServiceBalance,
         (Part::Service, "cgi") => Part::ServiceCgi,
         (Part::Service, "lambda") => Part::ServiceLambda,
+        (Part::Service, "stdio") => Part::ServiceStdio,
         (Part::Service, "queue") => Part::ServiceQueue,
         (Part::Service, "health") => Part::ServiceHealth,
         (Part::Service, "limits") => Part::ServiceLimits,
@@ -147,6 +149,7 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
         (Part::ServiceBalance, "retry_per_second") => whole(&BalanceOptions::RETRY_PER_SECOND),
         (Part::ServiceCgi, "keep_connections") => whole(&CgiOptions::KEEP_CONNECTIONS),
         (Part::ServiceLambda, "memory_size") => whole(&LambdaOptions::MEMORY_SIZE),
+        (Part::ServiceStdio, "max_processes") => whole(&StdioOptions::MAX_PROCESSES),
         (Part::ServiceHealth, "status") => whole(&HealthCheck::STATUS),
         (Part::ServiceHealth, "healthy" | "unhealthy") => whole(&HealthOptions::IN_A_ROW),
         (Part::ServiceLimits, "open_files") => whole(&ResourceLimits::OPEN_FILES),

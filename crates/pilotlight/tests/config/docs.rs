@@ -30,6 +30,7 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::ServiceBalance => "## `[services.NAME.balance]`",
         Part::ServiceCgi => "## `[services.NAME.cgi]`",
         Part::ServiceLambda => "## `[services.NAME.lambda]`",
+        Part::ServiceStdio => "## `[services.NAME.stdio]`",
         Part::ServiceHealth => "## `[services.NAME.health]`",
         Part::ServiceLimits => "## `[services.NAME.limits]`",
         Part::ServiceCgroup => "## `[services.NAME.cgroup]`",
@@ -110,8 +111,8 @@ fn every_example_of_the_reference_is_valid() {
 }
 
 #[test]
-fn every_example_of_the_guides_to_files_compression_php_and_functions_is_valid() {
-    for name in ["files", "compression", "php", "lambda"] {
+fn every_example_of_the_guides_to_files_compression_php_functions_and_stdio_is_valid() {
+    for name in ["files", "compression", "php", "lambda", "stdio"] {
         let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/guide/{name}.md"));
         let guide = fs::read_to_string(&guide).unwrap_or_else(|error| panic!("{}: {error}", guide.display()));
         let examples: Vec<&str> =

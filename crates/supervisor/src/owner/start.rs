@@ -378,7 +378,7 @@ async fn probe(instance: u64, address: SocketAddr) -> u64 {
 /// `LISTEN_FDNAMES`.
 fn listener_name(transport: Transport) -> &'static str {
     match transport {
-        Transport::Pipe | Transport::Lambda | Transport::Http(_) | Transport::H2c(_) => "http",
+        Transport::Pipe | Transport::Stdio | Transport::Lambda | Transport::Http(_) | Transport::H2c(_) => "http",
         Transport::FastCgi(_) => "fastcgi",
         Transport::Scgi(_) => "scgi",
         Transport::Uwsgi(_) => "uwsgi",

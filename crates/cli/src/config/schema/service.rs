@@ -20,13 +20,14 @@ pub const SERVICE: &[Key] = &[
     key("max_connections", A_NUMBER_OR_NONE, "100", &["maxconn", "max_conns", "max_conn"]),
     key(
         "transport",
-        "\"pipe\", \"http\", \"h2c\", \"fastcgi\", \"scgi\", \"uwsgi\" or \"lambda\"",
+        "\"pipe\", \"http\", \"h2c\", \"fastcgi\", \"scgi\", \"uwsgi\", \"lambda\" or \"stdio\"",
         "\"pipe\"",
         &["mode", "protocol", "communication_mode", "type"],
     ),
     key("socket", "\"unix\", \"tcp\" or \"port\"", "\"unix\"", &["listen"]),
     key("cgi", A_SECTION, "{ root = \"public\", fallback = \"index.php\" }", &["fastcgi", "php", "php_fastcgi"]),
     key("lambda", A_SECTION, "{ events = \"v1\" }", &["aws_lambda", "function", "serverless"]),
+    key("stdio", A_SECTION, "{ max_processes = 4 }", &["mcp", "jsonrpc", "json_rpc", "mcp_server"]),
     key("dir", A_STRING, "\"services/app\"", &["cwd", "directory", "working_dir", "workdir", "folder", "chdir"]),
     key("releases", "a path", "\"/srv/app\"", &["release_dir", "deploy_to", "releases_dir", "release_folder"]),
     key("keep_releases", "a number", "5", &["keep", "retain_containers", "releases_to_keep"]),
@@ -125,6 +126,15 @@ pub const SERVICE_LAMBDA: &[Key] = &[
     key("account", A_STRING, "\"123456789012\"", &["account_id"]),
     key("max_payload", A_SIZE, "\"6MiB\"", &["payload_size", "max_event", "max_response"]),
     key("max_stream", A_SIZE, "\"20MiB\"", &["stream_size", "max_streamed_response"]),
+];
+
+/// The keys of `[services.NAME.stdio]`.
+pub const SERVICE_STDIO: &[Key] = &[
+    key("mode", "\"mcp\" or \"lines\"", "\"mcp\"", &["protocol", "framing", "type"]),
+    key("max_processes", "a number", "16", &["max_sessions", "sessions", "processes", "max_clients"]),
+    key("max_line", A_SIZE, "\"16MiB\"", &["max_message", "line_size", "message_size"]),
+    key("replay_buffer", A_SIZE, "\"1MiB\"", &["replay", "event_store", "resume_buffer"]),
+    key("origins", "a list of strings", "[\"https://app.example\"]", &["allowed_origins", "cors", "allow_origin"]),
 ];
 
 /// The keys of `[services.NAME.queue]`.
