@@ -35,13 +35,22 @@ pub(crate) struct InFlightCounter {
     last_use_ms: AtomicU64,
     shared_wanted: AtomicBool,
     worker: usize,
-    /// Whether there is a limiter or `look_every` is set: one check in the hot path.
+    /// Whether any of the next three is set: one check in the hot path.
     is_watched: bool,
+    tells_idle: TellsIdle,
     /// After how many exchanges the supervisor is told to look at their number; 0: never.
     look_every: u64,
     /// The places that all workers share, if the service limits them.
     limiter: Option<Arc<ConcurrencyLimiter>>,
     instance: Arc<Instance>,
+}
+
+/// Whether the supervisor hears of it when the last exchange of an instance has ended that takes further ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TellsIdle {
+    Never,
+    /// While [`Instance::set_idle_wanted`] says so.
+    WhenAsked,
 }
 
 impl InFlightCounter {
@@ -51,11 +60,12 @@ impl InFlightCounter {
         worker: usize,
         limiter: Option<Arc<ConcurrencyLimiter>>,
         look_every: u64,
+        tells_idle: TellsIdle,
     ) -> Self {
         let last_use_ms = AtomicU64::new(instance.epoch.elapsed().as_millis() as u64);
         let (counts, shared_wanted) = (AtomicU64::new(0), AtomicBool::new(false));
-        let is_watched = limiter.is_some() || look_every != 0;
-        Self { counts, last_use_ms, shared_wanted, worker, is_watched, look_every, limiter, instance }
+        let is_watched = limiter.is_some() || look_every != 0 || tells_idle == TellsIdle::WhenAsked;
+        Self { counts, last_use_ms, shared_wanted, worker, is_watched, tells_idle, look_every, limiter, instance }
     }
 
     /// Counts an exchange if the instance is ready and has room; returns whether it did.
@@ -106,6 +116,10 @@ impl InFlightCounter {
     fn leave_watched(&self) {
         if let Some(limiter) = &self.limiter {
             limiter.leave();
+        }
+        // After the count was lowered: who asks looks at the counts after having asked.
+        if self.tells_idle == TellsIdle::WhenAsked && self.instance.is_idle_wanted() && self.open() == 0 {
+            self.instance.notice_idle();
         }
     }
 

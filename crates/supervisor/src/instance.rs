@@ -27,6 +27,7 @@ pub struct Instance {
     answered: AtomicBool,
     drain_announced: AtomicBool,
     idle_noticed: AtomicBool,
+    idle_wanted: AtomicBool,
     start_times: OnceLock<StartTimes>,
     used_noticed: AtomicBool,
     stuck: AtomicBool,
@@ -128,6 +129,7 @@ impl Instance {
             answered: AtomicBool::new(false),
             drain_announced: AtomicBool::new(false),
             idle_noticed: AtomicBool::new(false),
+            idle_wanted: AtomicBool::new(false),
             start_times: OnceLock::new(),
             used_noticed: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
@@ -296,6 +298,15 @@ impl Instance {
         if !self.idle_noticed.swap(true, SeqCst) {
             self.notice(Notice::Idle { instance: self.id });
         }
+    }
+
+    /// Somebody waits for it to be idle.
+    pub(crate) fn set_idle_wanted(&self, is_wanted: bool) {
+        self.idle_wanted.store(is_wanted, SeqCst);
+    }
+
+    pub(crate) fn is_idle_wanted(&self) -> bool {
+        self.idle_wanted.load(SeqCst)
     }
 
     pub(crate) fn notice_used(&self) {

@@ -45,6 +45,7 @@ mod deploy;
 mod error;
 mod event;
 pub mod fd_message;
+mod group;
 pub mod guardian;
 mod in_flight;
 mod instance;
@@ -73,6 +74,7 @@ mod zygote;
 pub use deploy::{Blame, DeployError, Deployed, Trial};
 pub use error::{Exit, Phase, StartError, SupervisorError};
 pub use event::{Examination, SharedLink, WorkerEvent, WorkerEvents};
+pub use group::{GroupShare, GroupSpec};
 pub use instance::{Address, Ended, Endpoint, Instance, InstanceState};
 pub use isolation::{
     CgroupLimits, EnvFileError, Isolation, ResourceLimits, Sandbox, SandboxBounds, check_account, is_own_variable,

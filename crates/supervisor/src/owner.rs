@@ -17,6 +17,7 @@ mod deploy;
 mod end;
 mod freeze;
 mod greeting;
+mod groups;
 mod instance_record;
 mod memory;
 mod orphans;
@@ -228,6 +229,7 @@ impl Owner {
                 }
             }
             Timer::Memory(service) => self.look_at_memory(service, now),
+            Timer::Group(group) => self.group_timer(group),
             Timer::Zygote(id) => self.zygote_timer(id, now),
             Timer::Accept => self.accept_again = None,
             Timer::Shutdown => self.shutdown_timer(now),

@@ -182,6 +182,11 @@ impl Queue {
         }
     }
 
+    /// Since when the one that waits the longest does.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.lock().waiters.front().map(|waiter| waiter.since)
+    }
+
     /// The spare is there again, or cannot be.
     pub(crate) fn relieve(&self) {
         self.pressed.store(false, SeqCst);

@@ -97,6 +97,12 @@ impl Service {
         self.waiting.count()
     }
 
+    /// Why no instance is started for those who wait, if the group of the service has no room for one.
+    #[must_use]
+    pub fn held_back(&self) -> Option<Arc<str>> {
+        self.waiting.held_back()
+    }
+
     /// Requests that were refused, since the gateway started.
     #[must_use]
     pub fn refused(&self) -> Refused {

@@ -1,5 +1,6 @@
 //! What a service is and how it is run: the settings of this crate.
 
+use crate::group::GroupShare;
 use crate::isolation::{Isolation, Sandbox};
 use crate::log::LogLine;
 use crate::policy::recycle::RecycleLimits;
@@ -92,6 +93,8 @@ pub struct ServiceSpec {
     pub max_failures: u32,
     /// What it may use of the machine. Default: whatever Pilotlight may.
     pub isolation: Isolation,
+    /// The group whose budget it shares with other services. Default `None`.
+    pub group: Option<GroupShare>,
     /// The folder of its releases; `dir` is the link to the current one. Default `None`: it has none.
     pub releases: Option<PathBuf>,
     /// Releases that are kept; what makes new ones removes older ones. Default 5.
@@ -254,6 +257,7 @@ impl ServiceSpec {
             max_request_time: None,
             max_failures: 3,
             isolation: Isolation::default(),
+            group: None,
             releases: None,
             keep_releases: 5,
             health: HealthCheck::default(),
@@ -269,9 +273,9 @@ impl ServiceSpec {
     }
 
     /// What its zygote imports. One that is kept within bounds has none: bounds are set between fork and exec, for each
-    /// instance.
+    /// instance. One of a group has none either: a zygote would stay when its instances make room.
     pub(crate) fn zygote(&self) -> Option<&Preload> {
-        self.preload.as_ref().filter(|_| self.isolation.is_none())
+        self.preload.as_ref().filter(|_| self.isolation.is_none() && self.group.is_none())
     }
 
     /// Whether instances that were started with `old` must be replaced to follow these settings. What is not named here
@@ -295,6 +299,8 @@ impl ServiceSpec {
             max_failures: self.max_failures,
             keep_releases: self.keep_releases,
             health: self.health.clone(),
+            // Instances of a service without a group do not tell when they are idle.
+            group: if old.group.is_some() && self.group.is_some() { self.group.clone() } else { old.group.clone() },
             ..old.clone()
         };
         followed != *self

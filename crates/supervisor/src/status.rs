@@ -44,6 +44,8 @@ pub struct Status {
     pub function_errors: FunctionErrors,
     /// The parent of its instances, if it has `preload`.
     pub zygote: Option<ZygoteStatus>,
+    /// Instances that made room for another service of its group.
+    pub made_room: u64,
     /// What of its sandbox was in force for the last instance that was executed, if it has one.
     pub sandbox: Option<SandboxBounds>,
     /// Its settings.
@@ -69,6 +71,7 @@ impl Status {
             stopped: Stopped::default(),
             function_errors: FunctionErrors::default(),
             zygote: spec.zygote().map(|_| ZygoteStatus::default()),
+            made_room: 0,
             sandbox: None,
             spec: Arc::clone(spec),
         }

@@ -6,8 +6,8 @@
 
 use crate::error::{Phase, StartError};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// When a refused client may try again.
@@ -45,6 +45,8 @@ pub(crate) struct WaitingLimit {
     full: AtomicU64,
     timeout: AtomicU64,
     circuit: AtomicU64,
+    /// Why no instance is started, if the group of the service has no room for one.
+    held_back: Mutex<Option<Arc<str>>>,
 }
 
 /// Requests that got no instance, by reason.
@@ -74,6 +76,7 @@ impl WaitingLimit {
             full: AtomicU64::new(0),
             timeout: AtomicU64::new(0),
             circuit: AtomicU64::new(0),
+            held_back: Mutex::default(),
         };
         limit.configure(limits);
         limit
@@ -127,7 +130,21 @@ impl WaitingLimit {
         Refused { full: full.load(Relaxed), timeout: timeout.load(Relaxed), circuit: circuit.load(Relaxed) }
     }
 
+    /// What those are told who give up waiting.
+    pub(crate) fn set_held_back(&self, reason: Option<Arc<str>>) {
+        *self.held_back.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    /// Why no instance is started, if its group has no room for one.
+    pub(crate) fn held_back(&self) -> Option<Arc<str>> {
+        self.held_back.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn refused(&self, reason: String, waited: Duration) -> StartError {
+        let reason = match self.held_back() {
+            Some(held_back) => format!("{reason}; {held_back}"),
+            None => reason,
+        };
         let error = StartError::new(&self.service, Phase::Queue, reason, Instant::now());
         StartError { elapsed: waited, ..error }.retry_after(RETRY_AFTER)
     }

@@ -30,7 +30,7 @@ impl Owner {
     pub(super) fn deploy(&mut self, deploy: Deploy, now: Instant) {
         let Deploy { service, trial, reply } = deploy;
         let service = service.0;
-        if let Err(reason) = self.may_deploy(service) {
+        if let Err(reason) = self.may_deploy(service, now) {
             let _ = reply.send(Err(DeployError::not_tried(reason))); // who asked may have gone
             return;
         }
@@ -48,15 +48,16 @@ impl Owner {
         }
     }
 
-    fn may_deploy(&self, service: usize) -> Result<(), &'static str> {
+    fn may_deploy(&mut self, service: usize, now: Instant) -> Result<(), String> {
         let record = self.records.get(service).filter(|record| !record.retired);
-        match record {
-            _ if self.stopping.is_some() => Err("the gateway is stopping"),
-            None => Err("the service is no longer configured"),
-            Some(record) if record.spec.releases.is_none() => Err("the service has no `releases`"),
-            Some(record) if record.candidate.is_some() => Err("another release of the service is being tried"),
-            Some(_) => Ok(()),
-        }
+        let why_not = match record {
+            _ if self.stopping.is_some() => "the gateway is stopping",
+            None => "the service is no longer configured",
+            Some(record) if record.spec.releases.is_none() => "the service has no `releases`",
+            Some(record) if record.candidate.is_some() => "another release of the service is being tried",
+            Some(_) => return self.has_room_beside(service, now),
+        };
+        Err(why_not.to_owned())
     }
 
     pub(super) fn needs_examination(&self, id: u64) -> bool {

@@ -30,6 +30,8 @@ pub(super) struct InstanceRecord {
     pub(super) spawned_at: Option<Instant>,
     pub(super) connected_at: Option<Instant>,
     pub(super) ready_at: Option<Instant>,
+    /// When its start was over.
+    pub(super) settled_at: Option<Instant>,
     pub(super) pid: Option<i32>,
     /// The user that it was started with, if not the gateway's.
     pub(super) uid: Option<u32>,
@@ -70,6 +72,8 @@ pub(super) struct InstanceRecord {
     pub(super) recycle_limits: RecycleLimits,
     /// Bytes of its processes, when they were last looked at.
     pub(super) memory: u64,
+    /// Bytes that it counted for in its group when it was started.
+    pub(super) group_memory: u64,
     /// Somebody asked for its replacement.
     pub(super) replace_asked: bool,
     /// `ServiceRecord::version` when it was started.
@@ -125,6 +129,7 @@ impl InstanceRecord {
             spawned_at: None,
             connected_at: None,
             ready_at: None,
+            settled_at: None,
             pid: None,
             uid: None,
             token: None,
@@ -149,6 +154,7 @@ impl InstanceRecord {
             probe: None,
             recycle_limits: RecycleLimits::default(),
             memory: 0,
+            group_memory: 0,
             replace_asked: false,
             version: 0,
             replaces: None,

@@ -3,6 +3,7 @@
 //! Every action that concerns a service marks it as changed, and after each action the changed services are reviewed.
 //! So instances are started in one place, which no action can forget.
 
+use super::groups::Proposal;
 use super::instance_record::{AskedBy, InstanceRecord, Stage};
 use super::service_record::scale_of;
 use super::start::Started;
@@ -31,6 +32,7 @@ impl Owner {
     pub(super) fn review_changed(&mut self, now: Instant) {
         while let Some(service) = self.changed.pop_first() {
             self.review(service, now);
+            self.review_group(service, now);
         }
     }
 
@@ -59,6 +61,8 @@ impl Owner {
         let situation =
             Situation { scale: &scale, circuit, load, start_asked, replaceable: replaceable.is_some(), replacing };
         let orders = decide(&situation, now);
+        let proposal = Proposal { orders, load, start_asked, replaceable: replaceable.as_ref().map(|one| one.id) };
+        let orders = self.within_budget(service, proposal, now);
         let look_down = self.look_down(service, &scale, &load, now);
         self.follow(service, orders, replaceable.filter(|_| orders.replace), waiting.worker, now);
         if orders.start == 0 && load.ready + load.starting < scale.max {

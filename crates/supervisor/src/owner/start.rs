@@ -11,7 +11,7 @@ use super::way::Way;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
 use crate::guardian::{Inherit, LISTEN_FD, MARK, SpawnRequest};
-use crate::in_flight::InFlightCounter;
+use crate::in_flight::{InFlightCounter, TellsIdle};
 use crate::instance::{Address, Endpoint, Instance, InstanceState, Which};
 use crate::isolation;
 use crate::limits::PORT_PAUSE;
@@ -176,6 +176,7 @@ impl Owner {
     pub(super) fn start_is_over(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };
         instance.start_over = true;
+        instance.settled_at = Some(now);
         instance.stop_probe(); // has a copy of the socket
         if let Some(listener) = &mut instance.listener {
             listener.release();
@@ -184,6 +185,9 @@ impl Owner {
         record.last_failure = None;
         record.circuit.started();
         record.service.queue.set_alert(false);
+        if record.spec.group.is_some() {
+            self.changed.insert(instance.service); // it may make room from now on
+        }
         if instance.stage == Stage::Ready {
             self.look_idle(id, now);
         }
@@ -266,6 +270,7 @@ impl Owner {
         let mut instance = InstanceRecord {
             uid,
             recycle_limits,
+            group_memory: record.spec.group.as_ref().map_or(0, |share| share.memory),
             replaces: role.replaces(),
             release: placed.release,
             version,
@@ -361,7 +366,8 @@ fn entrances(
 ) -> Entrances {
     let limiter = spec.concurrency.map(|max| Arc::new(ConcurrencyLimiter::new(max)));
     let look_every = recycle_limits.look_every(workers);
-    let counter = |worker| InFlightCounter::new(Arc::clone(instance), worker, limiter.clone(), look_every);
+    let tells_idle = if spec.group.is_some() { TellsIdle::WhenAsked } else { TellsIdle::Never };
+    let counter = |worker| InFlightCounter::new(Arc::clone(instance), worker, limiter.clone(), look_every, tells_idle);
     (0..workers).map(|worker| Arc::new(Entrance::new(counter(worker), &service.queue))).collect()
 }
 

@@ -4,6 +4,7 @@
 
 use super::candidate::Switched;
 use super::greeting::Greeting;
+use super::groups::GroupTable;
 use super::instance_record::InstanceRecord;
 use super::orphans::Orphans;
 use super::process_group::continue_group;
@@ -72,6 +73,7 @@ pub(crate) struct Owner {
     /// Tasks that kill what the services of a dead guardian have left.
     pub(super) undertakers: JoinSet<()>,
     pub(super) zygotes: ZygoteTable,
+    pub(super) groups: GroupTable,
     /// Services to review: something has changed on which the number of their instances depends.
     pub(super) changed: BTreeSet<usize>,
     pub(super) epoch: Instant,
@@ -128,6 +130,7 @@ impl Owner {
             switches: JoinSet::new(),
             undertakers: JoinSet::new(),
             zygotes: ZygoteTable::default(),
+            groups: GroupTable::default(),
             changed: BTreeSet::new(),
             epoch: Instant::now(),
             last_id: 0,

@@ -61,6 +61,7 @@ impl Owner {
     pub(super) fn stop_by_hand(&mut self, service: usize, now: Instant) {
         let Some(record) = self.records.get_mut(service) else { return };
         record.held = true;
+        record.start_asked = false;
         record.circuit.close();
         self.stop_service(service, now);
         self.records[service].publish(&self.instances);
@@ -109,6 +110,8 @@ impl Owner {
         instance.handle.take_idle_notice();
         if instance.stage == Stage::Draining && instance.open_exchanges() == 0 {
             self.drained(id, now);
+        } else if instance.handle.is_idle_wanted() {
+            self.changed.insert(instance.service); // it may make room
         }
     }
 

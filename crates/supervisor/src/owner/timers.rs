@@ -11,6 +11,8 @@ pub(super) enum Timer {
     Review(usize),
     /// The memory of a service's instances is to be looked at.
     Memory(usize),
+    /// A group is to be looked at.
+    Group(usize),
     /// A zygote is to be ready, or to have ended.
     Zygote(u64),
     /// Connections are accepted again.

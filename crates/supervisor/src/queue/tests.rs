@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::concurrency_limiter::ConcurrencyLimiter;
-use crate::in_flight::close_if_unused;
+use crate::in_flight::{TellsIdle, close_if_unused};
 use crate::instance::{Endpoint, Instance, InstanceState, Which};
 use crate::service_id::ServiceId;
 use crate::spec::Transport;
@@ -18,7 +18,7 @@ fn unlimited(workers: usize) -> (Arc<Instance>, Entrances, mpsc::UnboundedReceiv
     let instance = Instance::new(WHICH, Endpoint::Pipe, Instant::now(), notices);
     instance.set_state(InstanceState::Ready);
     let instance = Arc::new(instance);
-    let counter = |worker| InFlightCounter::new(Arc::clone(&instance), worker, None, 0);
+    let counter = |worker| InFlightCounter::new(Arc::clone(&instance), worker, None, 0, TellsIdle::Never);
     let entrances = (0..workers).map(|worker| Arc::new(Entrance { counter: counter(worker), queue: None })).collect();
     (instance, entrances, noticed)
 }
@@ -36,7 +36,8 @@ fn one_place(workers: usize) -> (Arc<Queue>, Entrances, mpsc::UnboundedReceiver<
     let instance = Instance::new(WHICH, Endpoint::Pipe, Instant::now(), notices);
     instance.set_state(InstanceState::Ready);
     let (instance, limiter) = (Arc::new(instance), Arc::new(ConcurrencyLimiter::new(1)));
-    let counter = |worker| InFlightCounter::new(Arc::clone(&instance), worker, Some(Arc::clone(&limiter)), 0);
+    let counter =
+        |worker| InFlightCounter::new(Arc::clone(&instance), worker, Some(Arc::clone(&limiter)), 0, TellsIdle::Never);
     let entrances: Entrances = (0..workers).map(|worker| Arc::new(Entrance::new(counter(worker), &queue))).collect();
     queue.change(Some(Arc::clone(&entrances)), None, |_| {});
     (queue, entrances, noticed)
