@@ -70,9 +70,15 @@ queue_memory = "1MiB"
 "5xx" = "error.html"
 404 = { service = "a", path = "/error/{status}" }
 intercept = true
+[groups.models]
+max_running = 1
+memory = "8GiB"
+grace = "20s"
 [services.a]
 command = "./a"
 preload_at = "boot"
+in_group = "models"
+group_memory = "1GiB"
 [services.released]
 command = "./a"
 releases = "srv"
@@ -309,6 +315,7 @@ class Schema(unittest.TestCase):
         rules = tomllib.loads(RULES)
         places = {
             "Top": (full, ()), "Limits": (full, ("limits",)), "CacheRedis": (rules, ("cache", "redis")),
+            "Group": (rules, ("groups", "models")),
             "Service": (full, ("services", "node")), "ServiceQueue": (full, ("services", "node", "queue")),
             "ServiceCgi": (rules, ("services", "php", "cgi")),
             "ServiceLambda": (rules, ("services", "function", "lambda")),

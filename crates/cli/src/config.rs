@@ -50,6 +50,7 @@ pub mod environment;
 mod error_pages;
 mod files;
 pub mod format;
+mod groups;
 mod hints;
 mod isolation;
 mod jwt;

@@ -39,6 +39,7 @@ mod certificates;
 mod deploy;
 mod events;
 mod explain;
+mod groups;
 mod hidden;
 mod invoke;
 mod keys;

@@ -34,6 +34,9 @@ pub(super) fn gateway(answer: &Value, style: Style, width: Width) -> String {
     if answer["cache"]["redis"].is_object() {
         text.push_str(&redis(&answer["cache"]["redis"], &answer["cache"]["coherence"]));
     }
+    for group in answer["groups"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "{}", self::group(group));
+    }
     let seconds = answer["services"].as_array().into_iter().flatten().find_map(|one| one["recent"]["seconds"].as_f64());
     if seconds.is_some() {
         let _ = writeln!(text, "p50 and p99 of the last {}, cold starts apart", time(seconds));
@@ -117,6 +120,23 @@ fn redis(redis: &Value, coherence: &Value) -> String {
         let _ = writeln!(text, "not told to other gateways yet: {}", counted(&coherence["waiting"], "purge"));
     }
     text
+}
+
+/// A budget that services share, and what is used of it.
+fn group(group: &Value) -> String {
+    let running = match group["max_running"].as_u64() {
+        Some(most) => format!("{} of {most} running", group["running"]),
+        None => format!("{} running", group["running"]),
+    };
+    let memory = match group["max_memory_bytes"].as_u64() {
+        Some(most) => format!(", {} of {}", size(group["memory_bytes"].as_u64()), size(Some(most))),
+        None => String::new(),
+    };
+    let waiting = match group["waiting"].as_u64() {
+        Some(0) | None => String::new(),
+        Some(_) => format!(", {} waiting", counted(&group["waiting"], "request")),
+    };
+    format!("group {} {running}{memory}{waiting}", string(&group["name"]))
 }
 
 /// So many of them.

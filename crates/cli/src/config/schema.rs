@@ -16,7 +16,7 @@ use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRES
 pub use operate::{ACCESS_LOG, ADMIN, LOG, METRICS, TRACES};
 pub use schedule::SCHEDULE;
 pub use service::{
-    SERVICE, SERVICE_BALANCE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LAMBDA, SERVICE_LIMITS,
+    GROUP, SERVICE, SERVICE_BALANCE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LAMBDA, SERVICE_LIMITS,
     SERVICE_QUEUE, SERVICE_STDIO,
 };
 pub use tls::{
@@ -27,6 +27,8 @@ pub use tls::{
 pub const LISTEN: &str = "127.0.0.1:8080";
 /// Most services in a file.
 pub const MAX_SERVICES: usize = 4096;
+/// Most groups in a file.
+pub const MAX_GROUPS: usize = 256;
 /// Most routes in a file.
 pub const MAX_ROUTES: usize = 16_384;
 /// Most bytes of a service's name.
@@ -68,6 +70,7 @@ pub const ROOT: &[Key] = &[
     key("limits", A_SECTION, "[limits]", &["limit"]),
     key("cache", "a section, or true or false", "[cache]", &[]),
     key("services", A_SECTION, "[services.NAME]", &["service", "processes", "upstreams", "apps"]),
+    key("groups", A_SECTION, "[groups.NAME]", &["group", "budgets", "pools"]),
     key("routes", "a list of sections", "[[routes]]", &["route", "locations", "rules"]),
     key(
         "schedules",
@@ -280,6 +283,8 @@ pub enum Part {
     Cache,
     /// `[cache.redis]`.
     CacheRedis,
+    /// `[groups.NAME]`.
+    Group,
     /// `[services.NAME]`.
     Service,
     /// `[services.NAME.balance]`.
@@ -364,6 +369,7 @@ impl Part {
         Part::Limits,
         Part::Cache,
         Part::CacheRedis,
+        Part::Group,
         Part::Service,
         Part::ServiceBalance,
         Part::ServiceCgi,
@@ -415,6 +421,7 @@ impl Part {
             Part::Limits => LIMITS,
             Part::Cache => CACHE,
             Part::CacheRedis => CACHE_REDIS,
+            Part::Group => GROUP,
             Part::Service => SERVICE,
             Part::ServiceBalance => SERVICE_BALANCE,
             Part::ServiceCgi => SERVICE_CGI,
@@ -465,6 +472,7 @@ impl Part {
             Part::Limits => "in [limits]",
             Part::Cache => "in [cache]",
             Part::CacheRedis => "in [cache.redis]",
+            Part::Group => "in [groups.NAME]",
             Part::Service => "in [services.NAME]",
             Part::ServiceBalance => "in [services.NAME.balance]",
             Part::ServiceCgi => "in [services.NAME.cgi]",

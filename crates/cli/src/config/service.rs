@@ -12,6 +12,7 @@ use super::balance;
 use super::cgi::{self, Cgi};
 use super::cold_start;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::groups::Groups;
 use super::isolation;
 use super::lambda;
 use super::model::{Service, ServiceKind, ServiceSpans, joined};
@@ -40,6 +41,7 @@ pub(super) struct ForAll<'a> {
     pub(super) folder: &'a Path,
     /// The default of `queue.max`.
     pub(super) queue_max: usize,
+    pub(super) groups: &'a Groups,
 }
 
 /// Keys that only a service has that somebody else starts, and what says the same of one that Pilotlight starts.
@@ -83,7 +85,7 @@ fn read<'a>(
     found: &mut Vec<Diagnostic>,
 ) -> Option<Service> {
     let (at, name) = (name.span(), name.get_ref().as_ref());
-    let good_name = noted(check_name(name, &at), found).is_some();
+    let good_name = noted(check_name(name, "service", &at), found).is_some();
     let Some(table) = value.get_ref().as_table() else {
         let is_key = schema::SERVICE.iter().any(|key| key.name == name);
         let help = if is_key {
@@ -170,7 +172,8 @@ fn cgi(
     }
 }
 
-fn check_name(name: &str, at: &Span) -> Result<(), Diagnostic> {
+/// `what` has a name: a service, a group.
+pub(super) fn check_name(name: &str, what: &str, at: &Span) -> Result<(), Diagnostic> {
     let is_good = !name.is_empty()
         && name.len() <= schema::MAX_NAME
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
@@ -181,11 +184,11 @@ fn check_name(name: &str, at: &Span) -> Result<(), Diagnostic> {
         name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
     let simple = if simple.is_empty() || simple.len() > schema::MAX_NAME { "users".to_owned() } else { simple };
     let message = format!(
-        "{} is not a name for a service: it has 1 to {} of a-z, 0-9, `-` and `_`",
+        "{} is not a name for a {what}: it has 1 to {} of a-z, 0-9, `-` and `_`",
         shown(name),
         schema::MAX_NAME
     );
-    Err(Diagnostic::error(Code::BadValue, at.clone(), message).help(format!("write for example [services.{simple}]")))
+    Err(Diagnostic::error(Code::BadValue, at.clone(), message).help(format!("write for example [{what}s.{simple}]")))
 }
 
 fn external(
@@ -240,7 +243,7 @@ fn managed(
     mut spec: ServiceSpec,
     section: &Section<'_>,
     command: &Field<'_>,
-    ForAll { folder, queue_max }: ForAll<'_>,
+    ForAll { folder, queue_max, groups }: ForAll<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Option<(ServiceKind, ServiceSpans)> {
     let argv = read_command(command, found);
@@ -277,6 +280,7 @@ fn managed(
     cold_start::freeze_after(section, stops_after, &mut spec, found);
     stdio::check(section, &spec, found);
     let isolation = isolation::read(section, folder, &mut spec, found);
+    spec.group = groups.share(section, &spec, found);
     let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
     spec.preload = cold_start::preload(section, &spec, program, found);
     let mut argv = argv?.into_iter();

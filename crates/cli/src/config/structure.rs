@@ -6,7 +6,9 @@ use pilotlight_gateway::{
     BalanceOptions, CgiOptions, GatewayOptions, HealthOptions, LambdaOptions, LimitSpec, Limits, RateSpec, RedisOptions,
 };
 use pilotlight_stdio::StdioOptions;
-use pilotlight_supervisor::{CgroupLimits, HealthCheck, QueueLimits, RecycleLimits, ResourceLimits, ServiceSpec};
+use pilotlight_supervisor::{
+    CgroupLimits, GroupSpec, HealthCheck, QueueLimits, RecycleLimits, ResourceLimits, ServiceSpec,
+};
 
 use super::schema::Part;
 
@@ -48,6 +50,7 @@ pub fn section_of(part: Part, key: &str) -> Option<Part> {
         (Part::Top, "tls") => Part::Tls,
         (Part::Top, "limits") => Part::Limits,
         (Part::Top, "cache") => Part::Cache,
+        (Part::Top, "groups") => Part::Group,
         (Part::Top, "services") => Part::Service,
         (Part::Top, "routes") => Part::Route,
         (Part::Top, "schedules") => Part::Schedule,
@@ -111,6 +114,7 @@ pub fn needs(part: Part) -> &'static [Needs] {
         Part::TlsCertificate => &[Needs::Key("certificate"), Needs::Key("key")],
         Part::TlsClientCertificates => &[Needs::Key("ca")],
         Part::CacheRedis => &[Needs::Key("url")],
+        Part::Group => &[Needs::SomeOf(&["max_running", "memory"])],
         Part::Service => &[Needs::OneOf(&["command", "url"])],
         Part::Route => &[Needs::Key("path"), Needs::OneOf(&["service", "files", "redirect"])],
         Part::RouteFiles => &[Needs::Key("root")],
@@ -138,6 +142,7 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
         (Part::Limits, "streams") => whole(&Limits::STREAMS),
         (Part::Limits, "queue") | (Part::ServiceQueue, "max") => whole(&QueueLimits::MAX),
         (Part::CacheRedis, "queue") => whole(&RedisOptions::MAX_QUEUE),
+        (Part::Group, "max_running") => whole(&GroupSpec::MAX_RUNNING),
         (Part::Service, "max_instances") => whole(&ServiceSpec::MAX_INSTANCES),
         (Part::Service, "concurrency") => whole(&ServiceSpec::CONCURRENCY),
         (Part::Service, "max_requests") => whole(&RecycleLimits::MAX_REQUESTS),

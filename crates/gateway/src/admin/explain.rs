@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pilotlight_content_coding::CompressOptions;
-use pilotlight_supervisor::{CircuitState, InstanceState, Service, ServiceSpec, ServiceState, Status};
+use pilotlight_supervisor::{CircuitState, GroupSpec, InstanceState, Service, ServiceSpec, ServiceState, Status};
 use serde_json::{Value, json};
 
 use super::shared::Shared;
@@ -195,12 +195,23 @@ fn next(service: &Service, status: &Status) -> String {
     let ready = || status.instances.iter().filter(|instance| instance.state == InstanceState::Ready);
     let full = status.spec.concurrency.is_some_and(|max| ready().all(|one| one.open_exchanges() >= u64::from(max)));
     match status.state {
-        ServiceState::Stopped => "it is started for the request".to_owned(),
+        ServiceState::Stopped => started(service, status),
         ServiceState::Starting => "the request waits for its start".to_owned(),
         ServiceState::Frozen => "it is thawed for the request".to_owned(),
         ServiceState::Ready if waiting > 0 => format!("the request waits behind {waiting} others"),
         ServiceState::Ready if full => "the request waits: every instance is busy".to_owned(),
         ServiceState::Ready => "the request is sent at once".to_owned(),
+    }
+}
+
+/// For the request it is started, once there is room in its group.
+fn started(service: &Service, status: &Status) -> String {
+    match (&status.spec.group, service.held_back()) {
+        (Some(_), Some(held_back)) => format!("the request waits: {held_back}"),
+        (Some(share), None) => {
+            format!("it is started for the request, as soon as the group `{}` has room for it", share.group.name)
+        }
+        (None, _) => "it is started for the request".to_owned(),
     }
 }
 
@@ -232,6 +243,7 @@ fn limits(shared: &Shared, route: &Route) -> Value {
     ]);
     if let (Value::Array(all), Some(ServiceTarget::Managed(service, _))) = (&mut all, &route.service) {
         all.extend(of_service(&service.status().spec));
+        all.extend(service.status().spec.group.iter().flat_map(|share| of_group(&share.group)));
         all.extend(route.lambda.iter().flat_map(|options| of_function(service.name(), options)));
     }
     all
@@ -243,6 +255,18 @@ fn of_function(service: &str, options: &LambdaOptions) -> [Value; 2] {
     [
         json!({ "setting": name("max_payload"), "value": options.max_payload, "unit": "bytes of an event, or of a result", "beyond": "413, or 502" }),
         json!({ "setting": name("max_stream"), "value": options.max_stream, "unit": "bytes of a streamed result", "beyond": "the answer is cut" }),
+    ]
+}
+
+/// The budget that the service shares.
+fn of_group(group: &GroupSpec) -> [Value; 3] {
+    let name = |key: &str| format!("groups.{}.{key}", group.name);
+    let beyond = "the idle instance used least recently is stopped, or the request waits";
+    [
+        json!({ "setting": name("max_running"), "value": group.max_running, "unit": "instances", "beyond": beyond }),
+        json!({ "setting": name("memory"), "value": group.memory, "unit": "bytes", "beyond": beyond }),
+        json!({ "setting": name("grace"), "value": group.grace.as_secs_f64(), "unit": "seconds",
+                "beyond": "a busy instance is stopped" }),
     ]
 }
 

@@ -25,6 +25,7 @@ use text::{Text, labels};
 
 pub(super) use text::Exposition;
 
+mod groups;
 mod schedules;
 mod servers;
 mod text;
@@ -245,6 +246,7 @@ fn services(text: &mut Text, shared: &Shared) {
         vec![("max_requests", requests), ("max_age", age), ("max_memory", memory), ("asked", asked)]
     });
     releases(text, &all);
+    groups::groups(text, table.services());
     let help = "Instances that were ended because a request took longer than max_request_time.";
     text.of_each("pilotlight_service_stuck_total", "counter", help, &all, |one| one.status.stuck);
     let help = "Lines of output that found no room.";

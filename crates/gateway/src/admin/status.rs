@@ -63,6 +63,7 @@ pub(super) fn gateway(shared: &Shared) -> Value {
         "acme": super::certificates::acme(shared),
         "jwks": super::keys::status(shared),
         "services": services,
+        "groups": super::groups::status(table.services()),
         "schedules": super::schedules::list(shared),
     })
 }
@@ -291,6 +292,8 @@ fn managed(service: &Service, transport: &str, groups: &HashMap<i32, u64>) -> Va
             let all = bounds.all();
             all.iter().map(|(name, _, by)| ((*name).to_owned(), Value::from(*by))).collect::<Map<_, _>>()
         }),
+        "group": status.spec.group.as_ref().map(|share| &share.group.name),
+        "made_room": status.made_room,
         "replaced": {
             "max_requests": status.replaced.requests,
             "max_age": status.replaced.age,

@@ -26,6 +26,7 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::Limits => "## `[limits]`",
         Part::Cache => "## `[cache]`",
         Part::CacheRedis => "## `[cache.redis]`",
+        Part::Group => "## `[groups.NAME]`",
         Part::Service => "## `[services.NAME]`",
         Part::ServiceBalance => "## `[services.NAME.balance]`",
         Part::ServiceCgi => "## `[services.NAME.cgi]`",
@@ -166,6 +167,11 @@ fn every_limit_of_the_schema_is_in_the_reference() {
         (
             Part::Service,
             "[services.a]\ncommand=\"a\"\nmax_requests = 0\nmax_age = \"0s\"\nmax_memory = \"1B\"\nmax_request_time = \"0s\"\nmax_failures = 0",
+        ),
+        (Part::Group, "[groups.a]\nmax_running = 0\nmemory = \"1B\"\ngrace = \"2d\""),
+        (
+            Part::Service,
+            "[groups.g]\nmax_running=1\n[services.a]\ncommand=\"a\"\nin_group=\"g\"\ngroup_memory = \"1B\"",
         ),
         (Part::Service, "[services.a]\ncommand=\"a\"\nfreeze_after = \"0s\""),
         (Part::Service, "[services.a]\ncommand=\"a\"\nkeep_releases = 0"),

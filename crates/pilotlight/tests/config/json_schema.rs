@@ -213,7 +213,7 @@ fn fragment(takes: &str, part: Part, key: &Key) -> Value {
     };
     let string = json!({ "type": "string" });
     match takes {
-        "a section" if (part, key.name) == (Part::Top, "services") => {
+        "a section" if part == Part::Top && ["services", "groups"].contains(&key.name) => {
             json!({ "type": "object", "propertyNames": { "pattern": SERVICE }, "additionalProperties": section() })
         }
         "a section" => section(),
@@ -230,6 +230,7 @@ fn fragment(takes: &str, part: Part, key: &Key) -> Value {
         | "a folder"
         | "a URL"
         | "the name of a service"
+        | "the name of a group"
         | "the path of a file"
         | "the name of a file" => string,
         "\"header:NAME\"" => json!({ "type": "string", "pattern": "^header:." }),

@@ -70,6 +70,8 @@ pub const SERVICE: &[Key] = &[
     key("max_failures", "a number", "3", &["failures", "max_fails", "max_retries"]),
     key("user", "a name or a number", "\"www-data\"", &["uid", "run_as", "runas"]),
     key("group", "a name or a number", "\"www-data\"", &["gid"]),
+    key("in_group", "the name of a group", "\"models\"", &["group_name", "member_of", "budget", "share", "pool"]),
+    key("group_memory", A_SIZE, "\"8GiB\"", &["weight", "vram", "memory_weight", "group_weight"]),
     key("env_file", "a path or a list of paths", "\".env\"", &["envfile", "environment_file", "dotenv", "env_files"]),
     key("secrets", "a table of paths", "{ DB_PASSWORD = \"db.key\" }", &["secret", "credentials", "load_credential"]),
     key("limits", A_SECTION, "{ open_files = 1024 }", &["limit", "rlimits", "ulimits", "ulimit"]),
@@ -77,6 +79,13 @@ pub const SERVICE: &[Key] = &[
     key("sandbox", "\"none\" or \"strict\"", "\"strict\"", &["isolation", "jail", "confinement"]),
     key("sandbox_read", A_PATH_LIST, "[\"/opt/app\"]", &["read", "read_only_paths", "readable"]),
     key("sandbox_write", A_PATH_LIST, "[\"/var/lib/app\"]", &["write", "read_write_paths", "writable"]),
+];
+
+/// The keys of `[groups.NAME]`.
+pub const GROUP: &[Key] = &[
+    key("max_running", "a number", "1", &["max", "max_instances", "running", "max_services", "limit"]),
+    key("memory", A_SIZE, "\"20GiB\"", &["max_memory", "budget", "vram", "mem"]),
+    key("grace", A_TIME, "\"10s\"", &["grace_period", "min_time", "keep_for", "patience"]),
 ];
 
 /// The keys of `[services.NAME.cgi]`.
