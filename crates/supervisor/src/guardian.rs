@@ -17,14 +17,15 @@ mod message;
 mod spawn;
 
 pub(crate) use families::kill_marked;
-pub(crate) use link::{Link, LinkEvent, Outgoing, await_ready, spawn_process, write};
-pub(crate) use message::{GroupSignal, Inherit, MARK, SpawnRequest};
+pub(crate) use link::{Link, Outgoing, await_ready, spawn_process, write};
+pub(crate) use message::{Inherit, MARK, SpawnRequest};
 pub(crate) use spawn::LISTEN_FD;
 
 use crate::fd_message::{self, Inbox};
 use crate::isolation::Bounds;
 use crate::limits::MAX_STRAYS;
 use crate::processes;
+use crate::runtime::Order;
 use families::{Families, Leaders};
 use message::{FromGuardian, ToGuardian};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -132,13 +133,13 @@ impl Guardian {
             ToGuardian::ProbeSandbox => {
                 fd_message::send(socket, &FromGuardian::Probed { sandbox: spawn::probe_sandbox() }, &[]).await
             }
-            ToGuardian::Signal { id, signal } => {
+            ToGuardian::Signal { id, order } => {
                 // An instance that is not known has ended, which has been reported.
                 if let Some(pid) = self.pids.get(&id) {
-                    if matches!(signal, GroupSignal::Terminate | GroupSignal::Kill) {
+                    if matches!(order, Order::Terminate | Order::Kill) {
                         self.families.ending(*pid);
                     }
-                    signal_group(*pid, signal.into());
+                    signal_group(*pid, order.into());
                 }
                 Ok(())
             }

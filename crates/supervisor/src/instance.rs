@@ -6,7 +6,7 @@ use crate::padded::Padded;
 use crate::service_id::ServiceId;
 use crate::start_times::StartTimes;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
@@ -23,7 +23,7 @@ pub struct Instance {
     pub(crate) epoch: Instant,
     service: ServiceId,
     number: u64,
-    endpoint: Endpoint,
+    endpoint: OnceLock<Endpoint>,
     answered: AtomicBool,
     drain_announced: AtomicBool,
     idle_noticed: AtomicBool,
@@ -49,12 +49,15 @@ pub enum Endpoint {
     RuntimeApi(SocketAddr),
 }
 
+/// Until it is known.
+static NOWHERE: Endpoint = Endpoint::Http(Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)));
+
 /// Where an instance listens. It is never that of another instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A Unix stream socket.
     Unix(PathBuf),
-    /// A loopback TCP socket.
+    /// A TCP socket of this machine, or of a container on it.
     Tcp(SocketAddr),
 }
 
@@ -117,7 +120,13 @@ pub(crate) struct Which {
 }
 
 impl Instance {
-    pub(crate) fn new(which: Which, endpoint: Endpoint, epoch: Instant, notices: UnboundedSender<Notice>) -> Self {
+    /// Without an endpoint where it is spoken to is known only when it is ready.
+    pub(crate) fn new(
+        which: Which,
+        endpoint: Option<Endpoint>,
+        epoch: Instant,
+        notices: UnboundedSender<Notice>,
+    ) -> Self {
         let Which { service, id, number } = which;
         Self {
             state: Padded(AtomicU8::new(InstanceState::Starting as u8)),
@@ -125,7 +134,7 @@ impl Instance {
             epoch,
             service,
             number,
-            endpoint,
+            endpoint: endpoint.map(OnceLock::from).unwrap_or_default(),
             answered: AtomicBool::new(false),
             drain_announced: AtomicBool::new(false),
             idle_noticed: AtomicBool::new(false),
@@ -153,10 +162,15 @@ impl Instance {
         self.number
     }
 
-    /// Where it is spoken to.
+    /// Where it is spoken to. Before it is ready this may be an address at which nobody is.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+        self.endpoint.get().unwrap_or(&NOWHERE)
+    }
+
+    /// The first call counts.
+    pub(crate) fn set_endpoint(&self, endpoint: Endpoint) {
+        let _ = self.endpoint.set(endpoint);
     }
 
     /// When it reached the steps of its start; none before it is ready.

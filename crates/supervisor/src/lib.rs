@@ -29,6 +29,7 @@
 //! queue, waiting                         leases, and the requests that wait for one
 //! in_flight, concurrency_limiter         a worker's open exchanges at an instance
 //! instance, notice                       an instance, as workers see it; what workers tell the thread
+//! runtime                                where an instance runs: orders to it, events of it
 //! policy/, guardian/, isolation/, spec   decisions; the process that spawns; bounds; settings
 //! ```
 //!
@@ -61,6 +62,7 @@ mod padded;
 mod policy;
 mod processes;
 mod queue;
+mod runtime;
 mod runtime_dir;
 mod service;
 mod service_id;

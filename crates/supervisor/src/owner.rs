@@ -45,11 +45,12 @@ pub(crate) use service_record::ServiceRecord;
 pub(crate) use state::{Owner, Parts};
 
 use crate::command::Command;
-use crate::guardian::{Link, LinkEvent};
+use crate::guardian::Link;
 use crate::limits::{ACCEPT_PAUSE, KILL_TIMEOUT};
 use crate::memory::Sample;
 use crate::notice::Notice;
 use crate::processes::own_uid;
+use crate::runtime::{Runtime, RuntimeEvent, Started};
 use crate::zygote::FromZygote;
 use candidate::Switched;
 use greeting::Greeting;
@@ -64,7 +65,7 @@ use ungreeted::Dialler;
 enum Action {
     Command(Command),
     Notice(Notice),
-    Guardian(LinkEvent),
+    Guardian(RuntimeEvent),
     Accepted(io::Result<UnixStream>),
     Greeted(Greeting),
     OutputEnded(u64),
@@ -125,7 +126,7 @@ impl Owner {
         match action {
             Action::Command(command) => self.command(command, now),
             Action::Notice(notice) => self.noticed(notice, now),
-            Action::Guardian(event) => self.guardian_event(event, now),
+            Action::Guardian(event) => self.runtime_event(event, now),
             Action::Accepted(Ok(stream)) => self.accepted(stream, now),
             Action::Accepted(Err(error)) => {
                 tracing::error!(%error, "cannot accept a service's connection; trying again in {ACCEPT_PAUSE:?}");
@@ -175,27 +176,28 @@ impl Owner {
         }
     }
 
-    fn guardian_event(&mut self, event: LinkEvent, now: Instant) {
+    fn runtime_event(&mut self, event: RuntimeEvent, now: Instant) {
         match event {
-            LinkEvent::Spawned { id, pid, .. } if self.is_zygote(id) => self.zygote_spawned(id, pid),
-            LinkEvent::SpawnFailed { id, reason, .. } if self.is_zygote(id) => self.zygote_ended(id, &reason, now),
-            LinkEvent::Exited { id, exit, .. } if self.is_zygote(id) => {
+            RuntimeEvent::Started(Started { id, pid, .. }) if self.is_zygote(id) => self.zygote_spawned(id, pid),
+            RuntimeEvent::StartFailed { id, reason, .. } if self.is_zygote(id) => self.zygote_ended(id, &reason, now),
+            RuntimeEvent::Ended { id, exit, .. } if self.is_zygote(id) => {
                 self.zygote_ended(id, &exit.to_string(), now);
             }
-            LinkEvent::Spawned { id, pid, notices, sandbox } => {
+            RuntimeEvent::Started(Started { id, pid, notices, sandbox }) => {
                 self.bounded(id, notices, sandbox);
                 self.spawned(id, pid, now);
             }
-            LinkEvent::SpawnFailed { id, reason, detail } => {
+            RuntimeEvent::Ready { id, endpoint } => self.runtime_says_ready(id, endpoint, now),
+            RuntimeEvent::StartFailed { id, reason, detail } => {
                 self.unbounded(id, detail);
                 self.spawn_failed(id, reason, now);
             }
-            LinkEvent::Exited { id, exit, limit } => {
+            RuntimeEvent::Ended { id, exit, limit } => {
                 self.limit_reached(id, exit, limit);
                 self.exited(id, exit, now);
             }
-            LinkEvent::Probed { sandbox } => bounds::say_at_start(sandbox.as_ref()),
-            LinkEvent::Lost => self.guardian_lost(now),
+            RuntimeEvent::Probed { sandbox } => bounds::say_at_start(sandbox.as_ref()),
+            RuntimeEvent::Lost => self.guardian_lost(now),
         }
     }
 
@@ -269,9 +271,10 @@ impl Owner {
     }
 }
 
-async fn next_event(link: &mut Option<Link>) -> LinkEvent {
-    match link {
-        Some(link) => link.next().await,
+/// Of a runtime, if it is there.
+async fn next_event(runtime: &mut Option<impl Runtime>) -> RuntimeEvent {
+    match runtime {
+        Some(runtime) => runtime.next().await,
         None => std::future::pending().await,
     }
 }

@@ -1,10 +1,10 @@
 //! The supervisor's side of the guardian.
 
-use super::message::{FromGuardian, GroupSignal, SpawnRequest, ToGuardian};
+use super::message::{FromGuardian, SpawnRequest, ToGuardian};
 use crate::error::Exit;
 use crate::fd_message::{self, Inbox};
-use crate::isolation::SandboxBounds;
 use crate::limits::{GUARDIAN_TIMEOUT, MAX_GUARDIAN_QUEUE, MAX_MESSAGE};
+use crate::runtime::{Order, Runtime, RuntimeEvent, Started};
 use crate::spec::Program;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,32 +13,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
-
-/// What the guardian reports.
-#[derive(Debug)]
-pub(crate) enum LinkEvent {
-    Spawned {
-        id: u64,
-        pid: i32,
-        notices: Vec<String>,
-        sandbox: Option<SandboxBounds>,
-    },
-    SpawnFailed {
-        id: u64,
-        reason: String,
-        detail: Option<String>,
-    },
-    Exited {
-        id: u64,
-        exit: Exit,
-        limit: Option<String>,
-    },
-    Probed {
-        sandbox: Option<SandboxBounds>,
-    },
-    /// It is dead.
-    Lost,
-}
 
 /// Variables that mean one process only.
 const NOT_INHERITED: [&str; 7] = [
@@ -93,7 +67,7 @@ fn not_ready(error: io::Error) -> io::Error {
 pub(crate) struct Link {
     child: Child,
     outgoing: mpsc::Sender<Outgoing>,
-    incoming: mpsc::Receiver<LinkEvent>,
+    incoming: mpsc::Receiver<RuntimeEvent>,
 }
 
 /// An encoded message and the descriptors beside it.
@@ -121,11 +95,6 @@ impl Link {
         self.child.id()
     }
 
-    /// Asks for a spawn; the answer comes as an event.
-    pub(crate) fn spawn(&self, request: SpawnRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
-        self.send(&ToGuardian::Spawn(Box::new(request)), fds)
-    }
-
     /// Asks what of a strict sandbox this machine gives; the answer comes as an event.
     pub(crate) fn probe_sandbox(&self) -> io::Result<()> {
         self.send(&ToGuardian::ProbeSandbox, Vec::new())
@@ -134,16 +103,6 @@ impl Link {
     /// Makes a process that a zygote has forked the process of an instance; the answer is that to a spawn.
     pub(crate) fn adopt(&self, id: u64, pid: i32, mark: Option<String>) -> io::Result<()> {
         self.send(&ToGuardian::Adopt { id, pid, mark }, Vec::new())
-    }
-
-    /// Signals the process group of an instance.
-    pub(crate) fn signal(&self, id: u64, signal: GroupSignal) -> io::Result<()> {
-        self.send(&ToGuardian::Signal { id, signal }, Vec::new())
-    }
-
-    /// The next event. Cancel safe.
-    pub(crate) async fn next(&mut self) -> LinkEvent {
-        self.incoming.recv().await.unwrap_or(LinkEvent::Lost)
     }
 
     /// Lets the guardian kill all that is left and end; `false` if it did not end in time.
@@ -174,6 +133,24 @@ impl Link {
     }
 }
 
+impl Runtime for Link {
+    /// What is executed, and the descriptors that it gets.
+    type Start = (SpawnRequest, Vec<OwnedFd>);
+
+    fn start(&mut self, (request, fds): Self::Start) -> io::Result<()> {
+        self.send(&ToGuardian::Spawn(Box::new(request)), fds)
+    }
+
+    /// A signal to the process group.
+    fn order(&self, id: u64, order: Order) -> io::Result<()> {
+        self.send(&ToGuardian::Signal { id, order }, Vec::new())
+    }
+
+    async fn next(&mut self) -> RuntimeEvent {
+        self.incoming.recv().await.unwrap_or(RuntimeEvent::Lost)
+    }
+}
+
 fn bury(child: &mut Child) {
     match child.wait() {
         Ok(status) => tracing::debug!(%status, "guardian ended"),
@@ -195,19 +172,19 @@ pub(crate) async fn write(socket: Arc<UnixStream>, mut queue: mpsc::Receiver<Out
     }
 }
 
-async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<LinkEvent>) {
+async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<RuntimeEvent>) {
     let mut inbox = Inbox::default();
     loop {
         let event = match inbox.receive(&socket).await {
             Ok(Some(FromGuardian::Ready)) => continue,
             Ok(Some(FromGuardian::Spawned { id, pid, notices, sandbox })) => {
-                LinkEvent::Spawned { id, pid, notices, sandbox }
+                RuntimeEvent::Started(Started { id, pid: Some(pid), notices, sandbox })
             }
-            Ok(Some(FromGuardian::Probed { sandbox })) => LinkEvent::Probed { sandbox },
-            Ok(Some(FromGuardian::SpawnFailed { id, reason, detail })) => LinkEvent::SpawnFailed { id, reason, detail },
+            Ok(Some(FromGuardian::Probed { sandbox })) => RuntimeEvent::Probed { sandbox },
+            Ok(Some(FromGuardian::SpawnFailed { id, reason, detail })) => RuntimeEvent::StartFailed { id, reason, detail },
             Ok(Some(FromGuardian::Exited { id, code, signal, limit })) => {
                 let exit = code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::Lost);
-                LinkEvent::Exited { id, exit, limit }
+                RuntimeEvent::Ended { id, exit, limit }
             }
             Ok(None) => break,
             Err(error) => {

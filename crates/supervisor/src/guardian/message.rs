@@ -1,6 +1,7 @@
 //! What the supervisor and the guardian say to each other. Descriptors travel beside the messages.
 
 use crate::isolation::{Isolation, SandboxBounds};
+use crate::runtime::Order;
 use crate::spec::InheritEnv;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ pub(crate) enum ToGuardian {
     /// Asks what of a strict sandbox this machine gives.
     ProbeSandbox,
     /// To the whole process group.
-    Signal { id: u64, signal: GroupSignal },
+    Signal { id: u64, order: Order },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,22 +56,13 @@ pub(crate) enum Inherit {
     Input,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum GroupSignal {
-    Terminate,
-    Kill,
-    /// Stops it until `Thaw`; ends neither.
-    Freeze,
-    Thaw,
-}
-
-impl From<GroupSignal> for Signal {
-    fn from(signal: GroupSignal) -> Self {
-        match signal {
-            GroupSignal::Terminate => Self::TERM,
-            GroupSignal::Kill => Self::KILL,
-            GroupSignal::Freeze => Self::STOP,
-            GroupSignal::Thaw => Self::CONT,
+impl From<Order> for Signal {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Terminate => Self::TERM,
+            Order::Kill => Self::KILL,
+            Order::Freeze => Self::STOP,
+            Order::Thaw => Self::CONT,
         }
     }
 }

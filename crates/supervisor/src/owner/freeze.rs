@@ -8,11 +8,11 @@
 
 use super::instance_record::{Frozen, InstanceRecord, Stage};
 use super::state::Owner;
-use crate::guardian::GroupSignal;
 use crate::in_flight::close_if_unused;
 use crate::instance::InstanceState;
 use crate::policy::idle::thaws;
 use crate::queue::QueueView;
+use crate::runtime::Order;
 use std::time::Instant;
 
 impl Owner {
@@ -29,7 +29,7 @@ impl Owner {
         }
         instance.frozen = Frozen::Yes;
         tracing::debug!(service = %self.records[service].service.name(), instance = instance.handle.number(), pid = instance.pid, idle = ?after, "frozen");
-        self.signal(id, GroupSignal::Freeze);
+        self.order(id, Order::Freeze);
         self.publish_instance(id);
         self.changed.insert(service); // somebody may have come between its closing and now
         self.look_idle(id, now); // when to stop it
@@ -52,7 +52,7 @@ impl Owner {
         let Some(instance) = self.instances.get_mut(&id) else { return Frozen::No };
         let was = std::mem::replace(&mut instance.frozen, Frozen::No);
         if was == Frozen::Yes {
-            self.signal(id, GroupSignal::Thaw);
+            self.order(id, Order::Thaw);
         }
         was
     }

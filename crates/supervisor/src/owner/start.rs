@@ -21,6 +21,7 @@ use crate::policy::backoff::InstanceEnd;
 use crate::policy::hints::Hints;
 use crate::policy::recycle::{LimitReached, RecycleLimits};
 use crate::queue::{Entrance, Entrances};
+use crate::runtime::Runtime;
 use crate::service::Service;
 use crate::service_id::ServiceId;
 use crate::spec::{EarlyRequests, ServiceSpec, Transport};
@@ -31,9 +32,9 @@ use std::time::Instant;
 use tokio::net::TcpStream;
 
 impl Owner {
-    pub(super) fn spawned(&mut self, id: u64, pid: i32, now: Instant) {
+    pub(super) fn spawned(&mut self, id: u64, pid: Option<i32>, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };
-        instance.pid = Some(pid);
+        instance.pid = pid;
         instance.spawned_at = Some(now);
         tracing::debug!(service = %self.records[instance.service].service.name(), instance = instance.handle.number(), pid, "spawned");
         match instance.stage {
@@ -76,6 +77,13 @@ impl Owner {
         }
         let waits = self.instances.get(&id).is_some_and(|instance| instance.probe.is_some());
         if holds && waits { self.publish_instance(id) } else { self.become_ready(id, now) }
+    }
+
+    /// What runs it has seen that it takes requests.
+    pub(super) fn runtime_says_ready(&mut self, id: u64, endpoint: Endpoint, now: Instant) {
+        let Some(instance) = self.instances.get(&id) else { return };
+        instance.handle.set_endpoint(endpoint);
+        self.port_open(id, now);
     }
 
     pub(super) fn spawn_failed(&mut self, id: u64, reason: String, now: Instant) {
@@ -238,7 +246,7 @@ impl Owner {
             self.folder.admit_users()?;
         }
         let which = Which { service: ServiceId(service), id, number };
-        let handle = Arc::new(Instance::new(which, way.endpoint.clone(), self.epoch, self.notices.clone()));
+        let handle = Arc::new(Instance::new(which, Some(way.endpoint.clone()), self.epoch, self.notices.clone()));
         let (outputs, mut fds) = outputs()?;
         let (inherit, socket) = way.inherited(transport)?;
         fds.extend(socket);
@@ -246,7 +254,7 @@ impl Owner {
         let identity = Identity { token: token.as_deref(), mark: &mark };
         let request = placed.applied(self.request(&handle, identity, inherit));
         match role {
-            Role::Candidate(_) => self.guardian()?.spawn(request, fds)?, // a zygote has imported the current release
+            Role::Candidate(_) => self.guardian()?.start((request, fds))?, // a zygote has imported the current release
             Role::Member | Role::Successor(_) => self.execute(service, request, fds, now)?,
         }
         // From here on the guardian answers, so nothing may fail.

@@ -14,12 +14,13 @@ use super::ungreeted::Ungreeted;
 use super::zygote_table::ZygoteTable;
 use crate::command::Command;
 use crate::event::WorkerEvent;
-use crate::guardian::{GroupSignal, Link, spawn_process};
+use crate::guardian::{Link, spawn_process};
 use crate::lineage::Guardians;
 use crate::log::LogLine;
 use crate::memory::Sample;
 use crate::notice::Notice;
 use crate::processes::parent_of;
+use crate::runtime::{Order, Runtime};
 use crate::runtime_dir::RuntimeDir;
 use crate::spec::{Program, SupervisorOptions};
 use std::collections::{BTreeSet, HashMap};
@@ -152,20 +153,21 @@ impl Owner {
     }
 
     /// The guardian, a new one if the last was lost.
-    pub(super) fn guardian(&mut self) -> io::Result<&Link> {
+    pub(super) fn guardian(&mut self) -> io::Result<&mut Link> {
         if self.link.is_none() {
             let (child, socket) = spawn_process(&self.program)?;
             self.guardians.add_child(child.id());
             self.link = Some(Link::attach(child, socket)?);
         }
-        self.link.as_ref().ok_or_else(|| io::Error::other("there is no guardian process"))
+        self.link.as_mut().ok_or_else(|| io::Error::other("there is no guardian process"))
     }
 
-    pub(super) fn signal(&self, id: u64, signal: GroupSignal) {
+    /// Tells an instance something, by way of what runs it.
+    pub(super) fn order(&self, id: u64, order: Order) {
         let Some(link) = &self.link else { return }; // no guardian: its services have been killed
-        let Err(error) = link.signal(id, signal) else { return };
+        let Err(error) = link.order(id, order) else { return };
         tracing::error!(%error, "cannot signal a service; it is tried again"); // by the stage's deadline
-        if let (GroupSignal::Thaw, Some(pid)) = (signal, self.instances.get(&id).and_then(|instance| instance.pid)) {
+        if let (Order::Thaw, Some(pid)) = (order, self.instances.get(&id).and_then(|instance| instance.pid)) {
             continue_group(pid); // has no deadline; a signal that harms nobody
         }
     }

@@ -6,11 +6,11 @@ use super::state::{Owner, StopPhase, Stopping};
 use super::timers::Timer;
 use crate::error::Phase;
 use crate::event::WorkerEvent;
-use crate::guardian::GroupSignal;
 use crate::in_flight::close_if_unused;
 use crate::instance::InstanceState;
 use crate::limits::{DRAIN_SETTLE, EXIT_GRACE, KILL_TIMEOUT, LINK_GRACE};
 use crate::policy::idle::{Idle, IdleLimits};
+use crate::runtime::Order;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -133,7 +133,7 @@ impl Owner {
         let grace = self.records[instance.service].spec.stop_grace;
         instance.cut = instance.open_exchanges(); // before the signal: workers may see the end of the process before it is reported
         instance.enter_stage(Stage::Terminating, Some(now + grace), &mut self.timers);
-        self.signal(id, GroupSignal::Terminate);
+        self.order(id, Order::Terminate);
     }
 
     /// SIGKILL to the process group.
@@ -145,7 +145,7 @@ impl Owner {
         instance.cut = instance.cut.max(instance.open_exchanges());
         instance.enter_stage(Stage::Killing, Some(now + KILL_TIMEOUT), &mut self.timers);
         self.leave_service(id);
-        self.signal(id, GroupSignal::Kill);
+        self.order(id, Order::Kill);
     }
 
     /// The instance takes no exchanges any more; others do, or the next request starts one.

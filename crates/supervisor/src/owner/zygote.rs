@@ -14,11 +14,12 @@ use super::state::Owner;
 use super::timers::Timer;
 use super::zygote_table::{Start, Zygote};
 use crate::error::Exit;
-use crate::guardian::{GroupSignal, Inherit, MARK, SpawnRequest};
+use crate::guardian::{Inherit, MARK, SpawnRequest};
 use crate::limits::ZYGOTE_GRACE;
 use crate::log::{Pump, Tail};
 use crate::policy::hints::Hints;
 use crate::policy::zygote::{Way, ZygoteStage};
+use crate::runtime::{Order, Runtime};
 use crate::spec::{Preload, PreloadAt};
 use crate::status::{ZygoteState, ZygoteStatus};
 use crate::zygote::{FromZygote, ZygoteLink};
@@ -68,7 +69,7 @@ impl Owner {
                 }
                 Ok(())
             }
-            None => self.guardian()?.spawn(request, fds),
+            None => self.guardian()?.start((request, fds)),
         }
     }
 
@@ -100,7 +101,7 @@ impl Owner {
         env.push((MARK.to_owned(), mark.clone()));
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
         self.guardian()?
-            .spawn(SpawnRequest { id, argv, dir, inherit_env, env, inherit: Inherit::Input, isolation: None }, fds)?;
+            .start((SpawnRequest { id, argv, dir, inherit_env, env, inherit: Inherit::Input, isolation: None }, fds))?;
         // From here on the guardian answers, so nothing may fail.
         let tail = Arc::new(Tail::default());
         let record = &mut self.records[service];
@@ -134,12 +135,12 @@ impl Owner {
         self.zygotes.all.contains_key(&id)
     }
 
-    pub(super) fn zygote_spawned(&mut self, id: u64, pid: i32) {
+    pub(super) fn zygote_spawned(&mut self, id: u64, pid: Option<i32>) {
         let Some(zygote) = self.zygotes.all.get_mut(&id) else { return };
-        zygote.pid = Some(pid);
+        zygote.pid = pid;
         let (service, ends) = (zygote.service, zygote.link.is_none());
         if ends {
-            self.signal(id, GroupSignal::Kill); // it was told to end while it was being spawned
+            self.order(id, Order::Kill); // it was told to end while it was being spawned
         }
         self.publish_zygote(service, None);
     }
@@ -182,7 +183,7 @@ impl Owner {
     fn discard(&mut self, pid: i32) {
         let id = self.next_id();
         self.adopt(id, pid);
-        self.signal(id, GroupSignal::Kill);
+        self.order(id, Order::Kill);
     }
 
     fn adopt(&mut self, instance: u64, pid: i32) {
@@ -255,7 +256,7 @@ impl Owner {
             self.tokens.insert(token.clone(), id);
             instance.token = Some(token);
         }
-        let spawned = self.guardian().and_then(|guardian| guardian.spawn(start.request, start.fds));
+        let spawned = self.guardian().and_then(|guardian| guardian.start((start.request, start.fds)));
         if let Err(error) = spawned {
             self.spawn_failed(id, format!("the gateway cannot start it: {error}"), now);
         }
@@ -287,7 +288,7 @@ impl Owner {
             let limit = self.records[zygote.service].spec.start_timeout;
             self.give_up_zygote(id, &format!("it was still importing after start_timeout ({limit:?})"), now);
         }
-        self.signal(id, GroupSignal::Kill);
+        self.order(id, Order::Kill);
     }
 
     /// Tells it to end; killed if it does not.

@@ -15,7 +15,7 @@ const WHICH: Which = Which { service: ServiceId(0), id: 1, number: 1 };
 /// A ready instance whose exchanges nobody limits, with an entrance for each worker.
 fn unlimited(workers: usize) -> (Arc<Instance>, Entrances, mpsc::UnboundedReceiver<Notice>) {
     let (notices, noticed) = mpsc::unbounded_channel();
-    let instance = Instance::new(WHICH, Endpoint::Pipe, Instant::now(), notices);
+    let instance = Instance::new(WHICH, Some(Endpoint::Pipe), Instant::now(), notices);
     instance.set_state(InstanceState::Ready);
     let instance = Arc::new(instance);
     let counter = |worker| InFlightCounter::new(Arc::clone(&instance), worker, None, 0, TellsIdle::Never);
@@ -33,7 +33,7 @@ fn one_place(workers: usize) -> (Arc<Queue>, Entrances, mpsc::UnboundedReceiver<
     let spec = ServiceSpec::new("x", vec!["x".into()], Transport::Pipe);
     let limit = Arc::new(WaitingLimit::new(&"x".into(), spec.queue));
     let queue = Arc::new(Queue::new(0, &spec, limit, notices.clone()));
-    let instance = Instance::new(WHICH, Endpoint::Pipe, Instant::now(), notices);
+    let instance = Instance::new(WHICH, Some(Endpoint::Pipe), Instant::now(), notices);
     instance.set_state(InstanceState::Ready);
     let (instance, limiter) = (Arc::new(instance), Arc::new(ConcurrencyLimiter::new(1)));
     let counter =
