@@ -45,6 +45,7 @@ mod changes;
 mod cold_start;
 pub mod commands;
 mod compress;
+mod container;
 mod diagnostic;
 pub mod environment;
 mod error_pages;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 use pilotlight_gateway::{Admin, Asked, Emptying, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
 use pilotlight_printable::{printable, printable_lines};
-use pilotlight_supervisor::{Program, ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
+use pilotlight_supervisor::{
+    ContainerOptions, Program, ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits,
+};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -29,7 +31,7 @@ use crate::settings;
 use crate::signals::{SignalEvent, Signals};
 use crate::standard_error::StandardError;
 use crate::tls::LiveTls;
-use crate::upgrade::{self, Handover, Predecessor, StartingSuccessor, Successor};
+use crate::upgrade::{self, Handover, Predecessor, StartingSuccessor, Successor, Taken};
 
 /// The hidden argument with which the binary becomes the guardian of its services.
 pub const GUARDIAN: &str = "guardian";
@@ -165,7 +167,10 @@ fn start(
     match predecessor {
         // The one that leaves tells the service manager: only it is listened to.
         Some(predecessor) => predecessor
-            .ready(running.has_inherited_admin)
+            .ready(&Taken {
+                has_admin: running.has_inherited_admin,
+                containers: upgrade::containers(&running.services),
+            })
             .context("the process that this one takes over from has ended")?,
         None => notify::tell(Note::Ready),
     }
@@ -214,7 +219,8 @@ impl Running {
         let workers = settings::workers(config);
         let whom = if settings::has_users(config) { For::OtherUsers } else { For::ThisUser };
         let runtime_dir = runtime_folder::make(whom)?;
-        let (supervisor, events) = supervise(config, workers, &program, &runtime_dir, &reports)?;
+        let containers = settings::containers(file, config, turn.is_some());
+        let (supervisor, events) = supervise(config, workers, &program, &runtime_dir, &reports, containers)?;
         let services = settings::targets(config, supervisor.services());
         let Handover { listeners, admin, metrics, warm, guardians, tickets } = handover;
         let tls = LiveTls::start(settings::tls(config), &tickets)?;
@@ -307,7 +313,7 @@ impl Running {
         let named = program_file.map(|name| upgrade::program::named(&self.runtime_dir, name)).transpose();
         let successor = named.and_then(|program| self.start_heir(program.as_deref().unwrap_or(&self.program)));
         let done = successor.map(|(mut successor, answer)| match signals.until(answer) {
-            Ok(Ok(Ok(has_admin))) => Ok(Ok(successor.into_successor(has_admin))),
+            Ok(Ok(Ok(taken))) => Ok(Ok(successor.into_successor(taken))),
             Ok(Ok(Err(why))) => Ok(Err(format!("{why}{}", successor.give_up()))),
             Ok(Err(_)) => Ok(Err(format!("nothing was heard of it{}", successor.give_up()))),
             Err(name) => {
@@ -327,7 +333,7 @@ impl Running {
     fn start_heir(
         &self,
         program: &Path,
-    ) -> Result<(StartingSuccessor, oneshot::Receiver<Result<bool, String>>), String> {
+    ) -> Result<(StartingSuccessor, oneshot::Receiver<Result<Taken, String>>), String> {
         if std::process::id() == 1 {
             return Err(
                 "this process is number 1, with whose end everything ends: start another container instead".to_owned()
@@ -375,13 +381,14 @@ impl Running {
 
     /// Another process has taken over: what was begun here is brought to its end.
     fn leave(mut self, successor: Successor, signals: Signals) {
+        self.supervisor.control().leave(successor.taken.containers.clone());
         let pid = successor.child.id();
         self.stderr
             .say(&format!("pilotlight: process {pid} has taken over, stopping when the requests here have ended"));
         notify::tell(Note::Successor(pid));
         self.presence = None; // commands find the successor
         if let Some(admin) = self.admin.take() {
-            admin.leave(if successor.has_admin { SocketFile::Left } else { SocketFile::Removed });
+            admin.leave(if successor.taken.has_admin { SocketFile::Left } else { SocketFile::Removed });
         }
         successor.answers();
         stop_when_told_again(signals, self.stderr.clone());
@@ -456,6 +463,7 @@ fn supervise(
     program: &Path,
     runtime_dir: &Path,
     reports: &Reports,
+    containers: ContainerOptions,
 ) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
     let (log, lines) = mpsc::channel(limits::MAX_LOG_LINES);
     let options = SupervisorOptions {
@@ -464,6 +472,7 @@ fn supervise(
         guardian: Program { path: program.to_owned(), arguments: vec![GUARDIAN.into(), runtime_dir.into()] },
         runtime_dir: runtime_dir.to_owned(),
         log,
+        containers,
     };
     let printer = service_log::Printer { end: reports.services.clone(), layout: reports.layout.clone() };
     service_log::print_lines(lines, reports.logs.clone(), printer)

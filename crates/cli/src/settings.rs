@@ -10,11 +10,12 @@ use pilotlight_gateway::{
     ServiceTarget, Serving, Settings, StorageSettings, TraceOptions,
 };
 use pilotlight_stdio::{StdioOptions, Timeouts};
-use pilotlight_supervisor::{Sandbox, Service, ServiceSpec};
+use pilotlight_supervisor::{ContainerOptions, Sandbox, Service, ServiceSpec};
 use pilotlight_tls::{Protocol, TlsContext, TlsSettings};
 
 use crate::config::{self, Config, ServiceKind, Workers};
 use crate::memory;
+use crate::presence;
 use crate::trust;
 
 /// Worker threads.
@@ -151,13 +152,28 @@ pub(crate) fn gateway(
 /// manager gives a program of its own no better place that outlives it.
 fn schedules_file(config: &Path) -> Option<PathBuf> {
     let data = pilotlight_authority::data_folder(|name| std::env::var_os(name)).ok()?;
+    Some(data.join("schedules").join(format!("{}.json", name_of(config))))
+}
+
+/// The engine of containers. A gateway's own are those of its configuration file, of which another one may run.
+pub(crate) fn containers(file: &Path, config: &Config, is_heir: bool) -> ContainerOptions {
+    let mut gateway = name_of(file);
+    let others = || std::path::absolute(file).is_ok_and(|file| !presence::with_file(&file).0.is_empty());
+    if !is_heir && others() {
+        gateway = format!("{gateway}-{}", std::process::id());
+    }
+    ContainerOptions { socket: config.containers.clone(), gateway, is_heir }
+}
+
+/// What a configuration file is called where its path would be too long.
+fn name_of(config: &Path) -> String {
     let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
     // FNV-1a: the same name for the same file, in every version of this program.
     let hash =
         config.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-    Some(data.join("schedules").join(format!("{hash:016x}.json")))
+    format!("{hash:016x}")
 }
 
 /// Where certificates by ACME are kept in the user's data.

@@ -53,12 +53,20 @@ pub(crate) struct Handover {
     pub(crate) tickets: Vec<u8>,
 }
 
+/// What the new process says that it has when it is ready.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// The admin socket.
+    pub(crate) has_admin: bool,
+    /// Containers that go on as its own.
+    pub(crate) containers: Vec<String>,
+}
+
 /// The process that takes over.
 #[derive(Debug)]
 pub(crate) struct Successor {
     pub(crate) child: Child,
-    /// Whether it has the admin socket.
-    pub(crate) has_admin: bool,
+    pub(crate) taken: Taken,
     /// Closed when this process answers nobody any more.
     pub(crate) socket: UnixStream,
 }
@@ -98,14 +106,14 @@ impl StartingSuccessor {
         self.child.id()
     }
 
-    /// A reader of what it says about itself, for a thread: `true` in it if it has the admin socket.
-    pub(crate) fn answer(&self) -> io::Result<impl FnOnce() -> Result<bool, String> + Send + use<>> {
+    /// A reader of what it says about itself, for a thread.
+    pub(crate) fn answer(&self) -> io::Result<impl FnOnce() -> Result<Taken, String> + Send + use<>> {
         let socket = self.socket.try_clone()?;
         socket.set_read_timeout(Some(READY_TIME))?;
         Ok(move || match Inbox::default().receive_blocking::<Value>(&socket) {
             Ok(Some(message)) => match message["failed"].as_str() {
                 Some(why) => Err(why.to_owned()),
-                None => Ok(message["admin"] == true),
+                None => Ok(Taken { has_admin: message["admin"] == true, containers: texts(&message["containers"]) }),
             },
             Ok(None) => Err(ENDED.to_owned()),
             Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Err(ENDED.to_owned()), // it has not read everything
@@ -116,8 +124,8 @@ impl StartingSuccessor {
         })
     }
 
-    pub(crate) fn into_successor(self, has_admin: bool) -> Successor {
-        Successor { child: self.child, has_admin, socket: self.socket }
+    pub(crate) fn into_successor(self, taken: Taken) -> Successor {
+        Successor { child: self.child, taken, socket: self.socket }
     }
 
     /// Ends it; how it ended, if it did by itself.
@@ -212,8 +220,9 @@ impl Predecessor {
     }
 
     /// Tells it that it may leave.
-    pub(crate) fn ready(&self, has_admin: bool) -> io::Result<()> {
-        send(&self.socket, &json!({ "ready": true, "admin": has_admin }), &[])
+    pub(crate) fn ready(&self, taken: &Taken) -> io::Result<()> {
+        let Taken { has_admin, containers } = taken;
+        send(&self.socket, &json!({ "ready": true, "admin": has_admin, "containers": containers }), &[])
     }
 
     /// What blocks until it answers nobody any more, or is gone.
@@ -227,6 +236,19 @@ impl Predecessor {
     pub(crate) fn failed(&self, why: &str) {
         let _ = send(&self.socket, &json!({ "failed": why }), &[]); // it sees that this process ends
     }
+}
+
+/// The containers that run for these services.
+pub(crate) fn containers(services: &[ServiceTarget]) -> Vec<String> {
+    let of_service = |target: &ServiceTarget| match target {
+        ServiceTarget::Managed(service, _) => service.status().instances,
+        ServiceTarget::External(_) => Vec::new(),
+    };
+    services.iter().flat_map(of_service).filter_map(|one| Some(one.container?.to_string())).collect()
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect()
 }
 
 /// Starts services that ran in the predecessor, so that nobody waits for them. Those that do not start in time, start

@@ -102,11 +102,7 @@ fn message(body: &[u8]) -> String {
     text[..cut].to_owned()
 }
 
-fn broken(
-    name: &str,
-    socket: &Path,
-    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> EngineError {
+fn broken(name: &str, socket: &Path, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> EngineError {
     EngineError::Broken { call: name.to_owned(), socket: socket.to_owned(), source: source.into() }
 }
 

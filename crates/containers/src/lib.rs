@@ -21,7 +21,7 @@ pub use error::EngineError;
 pub use events::{Event, Events};
 pub use logs::{Demultiplexer, Logs, Stream};
 pub use model::{
-    Container, ContainerState, Create, Empty, Endpoint, EndpointsConfig, Health, HostConfig, ImageDetails, Listed, Port,
-    PortBinding, PullProgress, Ulimit,
+    Container, ContainerState, Create, Empty, Endpoint, EndpointsConfig, Health, HostConfig, ImageDetails, Listed,
+    Port, PortBinding, PullProgress, Ulimit,
 };
 pub use socket::find;

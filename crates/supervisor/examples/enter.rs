@@ -25,6 +25,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         runtime_dir: std::env::temp_dir().join(format!("enter-{}", std::process::id())),
         guardian: Program { path: std::env::current_exe()?, arguments: vec!["guardian".into()] },
         log,
+        containers: pilotlight_supervisor::ContainerOptions::default(),
     };
     let mut spec = ServiceSpec::new("x", vec!["sleep".into(), "1000".into()], Transport::Http(HttpSocket::Unix));
     spec.concurrency = args.get(2).map(|_| 10);

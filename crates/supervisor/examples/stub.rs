@@ -30,6 +30,7 @@ fn run(dir: &OsString, script: &OsString) -> Result<ExitCode, Error> {
         runtime_dir: dir.into(),
         guardian: Program { path: std::env::current_exe()?, arguments: vec!["guardian".into()] },
         log,
+        containers: pilotlight_supervisor::ContainerOptions::default(),
     };
     let argv = vec!["sh".into(), "-c".into(), script.clone()];
     let spec = ServiceSpec::new("stub", argv, Transport::Http(HttpSocket::Unix));

@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Configure(Configure),
     /// Stop the services and forget them when nobody uses them any more.
     Retire(Vec<ServiceId>),
+    /// Containers with these numbers are another gateway's: leave them when their exchanges are done.
+    Leave(Vec<String>),
     /// Stop everything until then.
     Shutdown { until: Instant },
 }

@@ -151,6 +151,8 @@ pub enum Exit {
     Signal(i32),
     /// Its guardian died first; the process group was killed.
     Lost,
+    /// It goes on, and is another gateway's now.
+    Left,
 }
 
 impl fmt::Display for Exit {
@@ -162,6 +164,7 @@ impl fmt::Display for Exit {
                 None => write!(f, "was ended by signal {signal}"),
             },
             Self::Lost => f.write_str("was killed because its guardian process died"),
+            Self::Left => f.write_str("was left to another gateway"),
         }
     }
 }

@@ -29,7 +29,7 @@
 //! queue, waiting                         leases, and the requests that wait for one
 //! in_flight, concurrency_limiter         a worker's open exchanges at an instance
 //! instance, notice                       an instance, as workers see it; what workers tell the thread
-//! runtime                                where an instance runs: orders to it, events of it
+//! runtime, containers/                   where an instance runs: orders to it, events of it; an engine of containers
 //! policy/, guardian/, isolation/, spec   decisions; the process that spawns; bounds; settings
 //! ```
 //!
@@ -42,6 +42,7 @@
 
 mod command;
 mod concurrency_limiter;
+mod containers;
 mod deploy;
 mod error;
 mod event;
@@ -91,8 +92,9 @@ pub use runtime_dir::{RUNTIME_DIR_PREFIX, make_private_folder, make_runtime_dir}
 pub use service::Service;
 pub use service_id::ServiceId;
 pub use spec::{
-    EarlyRequests, ExpectedStatus, HealthCheck, HttpSocket, InheritEnv, MinInstances, Preload, PreloadAt, Program,
-    ServiceSpec, Spare, SupervisorOptions, Transport,
+    ContainerOptions, ContainerSource, ContainerSpec, EarlyRequests, ExpectedStatus, HealthCheck, HttpSocket,
+    ImageSpec, InheritEnv, MinInstances, Preload, PreloadAt, Program, Pull, ServiceSpec, Spare, SupervisorOptions,
+    Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
 pub use status::{

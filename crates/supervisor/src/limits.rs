@@ -62,6 +62,21 @@ pub const CONNECT_BY_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// First and longest pause between two looks at whether a service listens on its `PORT`, or accepts on the socket that
 /// it inherited.
 pub const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// First and longest pause between two tries to reach an engine of containers.
+pub const ENGINE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// First and longest pause between two looks at whether a container is healthy.
+pub const HEALTH_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// How long a pull may take; beyond it it is given up, and the starts that wait for it fail.
+pub const PULL_TIME: Duration = Duration::from_secs(30 * 60);
+/// How long the removal of a container that has ended is tried; beyond it the next start of the gateway does it.
+pub const REMOVE_TIME: Duration = Duration::from_secs(15);
+/// How long an engine that is away is tried for a frozen container; beyond it that stays frozen, and is told to end by
+/// its idle time.
+pub const THAW_TIME: Duration = Duration::from_secs(30);
+/// Orders that wait for one container; beyond it an order is given again at its stage's deadline.
+pub const MAX_RUN_ORDERS: usize = 16;
+/// What a runtime has told and the supervisor not heard yet; beyond it the runtime waits.
+pub const MAX_RUNTIME_EVENTS: usize = 1024;
 /// Bytes of one secret or one file of variables; a larger one is an error of the start.
 pub const MAX_SECRET: u64 = 1024 * 1024;
 /// The first descriptor that a secret gets.

@@ -30,6 +30,7 @@ mod renew;
 mod reported_bounds;
 mod role;
 mod runtime_api;
+mod runtimes;
 mod scale;
 mod service_record;
 mod start;
@@ -49,7 +50,6 @@ use crate::guardian::Link;
 use crate::limits::{ACCEPT_PAUSE, KILL_TIMEOUT};
 use crate::memory::Sample;
 use crate::notice::Notice;
-use crate::processes::own_uid;
 use crate::runtime::{Runtime, RuntimeEvent, Started};
 use crate::zygote::FromZygote;
 use candidate::Switched;
@@ -66,6 +66,7 @@ enum Action {
     Command(Command),
     Notice(Notice),
     Guardian(RuntimeEvent),
+    Engine(RuntimeEvent),
     Accepted(io::Result<UnixStream>),
     Greeted(Greeting),
     OutputEnded(u64),
@@ -82,6 +83,7 @@ impl Owner {
     /// Until everything is stopped; returns whether nothing had to be killed for lack of time.
     pub(crate) async fn run(mut self) -> bool {
         self.probe_sandbox();
+        self.attach_engine();
         (0..self.records.len()).for_each(|service| self.boot_early(service, Instant::now()));
         self.changed.extend(0..self.records.len());
         self.review_changed(Instant::now());
@@ -109,6 +111,7 @@ impl Owner {
             // Before the guardian: what a zygote said last is heard before its end.
             Some((zygote, event)) = self.zygotes.events.recv() => Action::Zygote(zygote, event),
             event = next_event(&mut self.link) => Action::Guardian(event),
+            event = next_event(&mut self.containers) => Action::Engine(event),
             Some(greeted) = self.greeters.join_next() => greeted.map_or(Action::Nothing, Action::Greeted),
             Some(ended) = self.pumps.join_next() => ended.map_or(Action::Nothing, Action::OutputEnded),
             Some(open) = self.probes.join_next() => open.map_or(Action::Nothing, Action::PortOpen),
@@ -126,7 +129,7 @@ impl Owner {
         match action {
             Action::Command(command) => self.command(command, now),
             Action::Notice(notice) => self.noticed(notice, now),
-            Action::Guardian(event) => self.runtime_event(event, now),
+            Action::Guardian(event) | Action::Engine(event) => self.runtime_event(event, now),
             Action::Accepted(Ok(stream)) => self.accepted(stream, now),
             Action::Accepted(Err(error)) => {
                 tracing::error!(%error, "cannot accept a service's connection; trying again in {ACCEPT_PAUSE:?}");
@@ -172,6 +175,7 @@ impl Owner {
             Command::Deploy(deploy) => self.deploy(deploy, now),
             Command::Configure(wanted) => self.configure(wanted, now),
             Command::Retire(services) => self.retire(&services, now),
+            Command::Leave(containers) => self.leave_containers(&containers),
             Command::Shutdown { until } => self.shut_down(until, now),
         }
     }
@@ -187,6 +191,11 @@ impl Owner {
                 self.bounded(id, notices, sandbox);
                 self.spawned(id, pid, now);
             }
+            RuntimeEvent::Placed { id, container } => self.placed(id, container),
+            RuntimeEvent::Waits { id, what } => self.waits(id, what),
+            RuntimeEvent::Found { service, count } => self.found(&service, count, now),
+            RuntimeEvent::Away { reason } => tracing::error!("{reason}; what runs in containers goes on"),
+            RuntimeEvent::Back => tracing::info!("the container engine answers again"),
             RuntimeEvent::Ready { id, endpoint } => self.runtime_says_ready(id, endpoint, now),
             RuntimeEvent::StartFailed { id, reason, detail } => {
                 self.unbounded(id, detail);
@@ -206,7 +215,7 @@ impl Owner {
             Ok(peer) => (peer.uid(), peer.pid()),
             Err(error) => return tracing::warn!(%error, "a connection whose user is not known is closed"),
         };
-        if uid != own_uid() && !self.instances.values().any(|instance| instance.uid == Some(uid)) {
+        if !self.may_dial(uid) {
             return greeting::refuse(&stream, format!("P-4: you run under user id {uid}, not under that of a service"));
         }
         let id = pid.and_then(|pid| self.instance_of(pid));
@@ -261,13 +270,17 @@ impl Owner {
             Some(link) => link.finish().await,
             None => true,
         };
+        let removed = match self.containers.take() {
+            Some(containers) => containers.finish().await,
+            None => true,
+        };
         while self.undertakers.join_next().await.is_some() {} // bounded by themselves
         let rest = async { while self.pumps.join_next().await.is_some() {} };
         let read = tokio::time::timeout(Duration::from_secs(1), rest).await;
         if !ended || read.is_err() {
             tracing::error!("something that a service started is still there after SIGKILL");
         }
-        in_time && ended
+        in_time && ended && removed
     }
 }
 

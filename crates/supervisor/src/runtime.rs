@@ -1,10 +1,10 @@
 //! Where instances run: what takes the orders of the supervisor's thread, and what it tells.
 //!
 //! ```text
-//!                start ─────────▶                    ─▶ Started ─▶ Ready (where to connect)
-//!  owner         freeze, thaw ──▶  Runtime           ─▶ StartFailed
-//!                terminate, kill ▶ (process: guardian) ─▶ Ended
-//!                                                    ─▶ Lost: all that ran there has ended
+//!         start ──────────▶  Runtime:            ─▶ Started, Ready (where to connect), StartFailed
+//!  owner  freeze, thaw ───▶  the guardian,       ─▶ Ended
+//!         terminate, kill ▶  an engine, …        ─▶ Lost: all that ran there has ended
+//!                                                ─▶ Away, Back: it takes no orders; what runs goes on
 //! ```
 //!
 //! Every order is answered by an event, sooner or later: a start by `Started` or `StartFailed`, and whatever was
@@ -20,6 +20,7 @@ use crate::instance::Endpoint;
 use crate::isolation::SandboxBounds;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::sync::Arc;
 
 /// Something that runs instances. Each instance has one for life.
 pub(crate) trait Runtime {
@@ -60,7 +61,10 @@ pub(crate) enum RuntimeEvent {
     /// It runs; whether it takes requests is another question.
     Started(Started),
     /// It takes requests, there.
-    Ready { id: u64, endpoint: Endpoint },
+    Ready {
+        id: u64,
+        endpoint: Endpoint,
+    },
     /// There is nothing that runs.
     StartFailed {
         id: u64,
@@ -75,8 +79,30 @@ pub(crate) enum RuntimeEvent {
         /// The limit that it reached, as a sentence fragment.
         limit: Option<String>,
     },
+    /// Its start is under way and waits for this, as what follows "it": what people are told if it fails by that.
+    Waits {
+        id: u64,
+        what: String,
+    },
+    /// Its container, before it is said to have started.
+    Placed {
+        id: u64,
+        container: Arc<str>,
+    },
+    /// So many instances of a service run that nobody has started: they are what its next starts get.
+    Found {
+        service: Arc<str>,
+        count: u32,
+    },
+    /// The runtime takes no orders for now. What runs goes on.
+    Away {
+        reason: String,
+    },
+    Back,
     /// Of the guardian: what of a strict sandbox this machine gives.
-    Probed { sandbox: Option<SandboxBounds> },
+    Probed {
+        sandbox: Option<SandboxBounds>,
+    },
     /// The runtime is dead, and all that ran there with it.
     Lost,
 }

@@ -1,5 +1,9 @@
 //! What a service is and how it is run: the settings of this crate.
 
+mod container;
+
+pub use container::{ContainerOptions, ContainerSource, ContainerSpec, ImageSpec, Pull};
+
 use crate::group::GroupShare;
 use crate::isolation::{Isolation, Sandbox};
 use crate::log::LogLine;
@@ -27,6 +31,8 @@ pub struct SupervisorOptions {
     /// Where lines of services' output go. When it is full, lines are dropped and counted in the next one that fits.
     /// [`MAX_LOG_LINES`](crate::limits::MAX_LOG_LINES) is a good size.
     pub log: mpsc::Sender<LogLine>,
+    /// The engine of containers; asked for nothing unless a service is one.
+    pub containers: ContainerOptions,
 }
 
 /// A program and how it is called.
@@ -45,6 +51,8 @@ pub struct ServiceSpec {
     pub name: String,
     /// Program (looked up in `PATH` if it has no slash) and arguments.
     pub argv: Vec<OsString>,
+    /// The container that it runs in; then there is no program. Default `None`: it is a process.
+    pub container: Option<Box<ContainerSpec>>,
     /// Working directory; the gateway's if none.
     pub dir: Option<PathBuf>,
     /// Environment on top of what is inherited.
@@ -235,6 +243,7 @@ impl ServiceSpec {
         Self {
             name: name.into(),
             argv,
+            container: None,
             dir: None,
             env: Vec::new(),
             inherit_env: None,

@@ -169,6 +169,10 @@ pub struct InstanceStatus {
     pub number: u64,
     /// Its process, once it is executed.
     pub pid: Option<i32>,
+    /// Its container's number, if it runs in one.
+    pub container: Option<Arc<str>>,
+    /// What its start waits for, as what follows "it", if that is known.
+    pub waits_for: Option<String>,
     /// Its state.
     pub state: InstanceState,
     /// When its start was begun.

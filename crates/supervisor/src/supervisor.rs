@@ -109,6 +109,11 @@ impl Control {
         self.send(Command::Retire(services));
     }
 
+    /// Another gateway has taken these containers: they are left to it when what is open at them is done.
+    pub fn leave(&self, containers: Vec<String>) {
+        self.send(Command::Leave(containers));
+    }
+
     /// The guardians below which services run; those of a process that this one takes over from may be added.
     #[must_use]
     pub fn guardians(&self) -> &Guardians {
@@ -257,7 +262,7 @@ fn check<'a>(spec: &ServiceSpec, mut before: impl Iterator<Item = &'a ServiceSpe
         "its name is empty or has a line end or zero byte in it"
     } else if before.any(|other| other.name == spec.name) {
         "there is another service of this name"
-    } else if spec.argv.first().is_none_or(|program| program.is_empty()) {
+    } else if spec.container.is_none() && spec.argv.first().is_none_or(|program| program.is_empty()) {
         "its command is empty"
     } else if spec.argv.iter().any(|arg| zero_byte(arg)) {
         "its command has a zero byte in it"

@@ -75,6 +75,9 @@ impl<'a> Managed<'a> {
 }
 
 fn check_managed(managed: Managed<'_>, path: Option<&OsString>, found: &mut Vec<Diagnostic>) {
+    if managed.spec.container.is_some() {
+        return; // what is in it, its engine knows
+    }
     if let (Some(folder), Some(at)) = (&managed.spec.releases, &managed.at.releases) {
         found.extend(releases::check(folder, at, &managed.spec.name));
         // What is in a release is tried when it is deployed.

@@ -41,6 +41,8 @@ pub struct Config {
     pub operate: Operate,
     /// Traces, if they are wanted.
     pub traces: Option<Traces>,
+    /// The socket of the engine of containers, if the file names it.
+    pub containers: Option<PathBuf>,
     /// The services, in the order of the file.
     pub services: Vec<Service>,
     /// The routes, in the order of the file, which has no meaning for precedence; no two have the same host, path and
@@ -105,7 +107,20 @@ impl Config {
 
     /// All of it but services and routes.
     pub(crate) fn without_services(&self) -> Self {
-        let Self { listen, workers, io_uring, settings, tls, acme, cache, cache_redis, operate, traces, .. } = self;
+        let Self {
+            listen,
+            workers,
+            io_uring,
+            settings,
+            tls,
+            acme,
+            cache,
+            cache_redis,
+            operate,
+            traces,
+            containers,
+            ..
+        } = self;
         Self {
             listen: listen.clone(),
             workers: *workers,
@@ -117,6 +132,7 @@ impl Config {
             cache_redis: cache_redis.clone(),
             operate: operate.clone(),
             traces: traces.clone(),
+            containers: containers.clone(),
             services: Vec::new(),
             routes: Vec::new(),
             schedules: Vec::new(),

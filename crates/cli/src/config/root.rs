@@ -12,6 +12,7 @@ use super::acme;
 use super::address::{self, Said};
 use super::cache_policy;
 use super::cache_redis;
+use super::container;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages::Pages;
 use super::groups;
@@ -64,6 +65,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         cache_redis,
         operate: operate::read(&root, folder, found),
         traces: traces::read(&root, folder, found),
+        containers: container::engine(&root, folder, found),
         services: services.complete,
         routes: Vec::new(),
         schedules,

@@ -16,8 +16,8 @@ use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRES
 pub use operate::{ACCESS_LOG, ADMIN, LOG, METRICS, TRACES};
 pub use schedule::SCHEDULE;
 pub use service::{
-    GROUP, SERVICE, SERVICE_BALANCE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_HEALTH, SERVICE_LAMBDA, SERVICE_LIMITS,
-    SERVICE_QUEUE, SERVICE_STDIO,
+    CONTAINERS, GROUP, SERVICE, SERVICE_BALANCE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_CONTAINER, SERVICE_HEALTH,
+    SERVICE_LAMBDA, SERVICE_LIMITS, SERVICE_QUEUE, SERVICE_STDIO,
 };
 pub use tls::{
     TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
@@ -69,6 +69,7 @@ pub const ROOT: &[Key] = &[
     key("tls", A_SECTION, "[tls]", &["ssl", "https"]),
     key("limits", A_SECTION, "[limits]", &["limit"]),
     key("cache", "a section, or true or false", "[cache]", &[]),
+    key("containers", A_SECTION, "[containers]", &["container", "docker", "podman", "engine"]),
     key("services", A_SECTION, "[services.NAME]", &["service", "processes", "upstreams", "apps"]),
     key("groups", A_SECTION, "[groups.NAME]", &["group", "budgets", "pools"]),
     key("routes", "a list of sections", "[[routes]]", &["route", "locations", "rules"]),
@@ -285,10 +286,14 @@ pub enum Part {
     CacheRedis,
     /// `[groups.NAME]`.
     Group,
+    /// `[containers]`.
+    Containers,
     /// `[services.NAME]`.
     Service,
     /// `[services.NAME.balance]`.
     ServiceBalance,
+    /// `[services.NAME.container]`.
+    ServiceContainer,
     /// `[services.NAME.cgi]`.
     ServiceCgi,
     /// `[services.NAME.lambda]`.
@@ -357,7 +362,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 45] = [
+    pub const ALL: [Part; 48] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -370,8 +375,10 @@ impl Part {
         Part::Cache,
         Part::CacheRedis,
         Part::Group,
+        Part::Containers,
         Part::Service,
         Part::ServiceBalance,
+        Part::ServiceContainer,
         Part::ServiceCgi,
         Part::ServiceLambda,
         Part::ServiceStdio,
@@ -424,6 +431,8 @@ impl Part {
             Part::Group => GROUP,
             Part::Service => SERVICE,
             Part::ServiceBalance => SERVICE_BALANCE,
+            Part::Containers => CONTAINERS,
+            Part::ServiceContainer => SERVICE_CONTAINER,
             Part::ServiceCgi => SERVICE_CGI,
             Part::ServiceLambda => SERVICE_LAMBDA,
             Part::ServiceStdio => SERVICE_STDIO,
@@ -475,6 +484,8 @@ impl Part {
             Part::Group => "in [groups.NAME]",
             Part::Service => "in [services.NAME]",
             Part::ServiceBalance => "in [services.NAME.balance]",
+            Part::Containers => "in [containers]",
+            Part::ServiceContainer => "in [services.NAME.container]",
             Part::ServiceCgi => "in [services.NAME.cgi]",
             Part::ServiceLambda => "in [services.NAME.lambda]",
             Part::ServiceStdio => "in [services.NAME.stdio]",

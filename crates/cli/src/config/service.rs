@@ -11,11 +11,12 @@ use toml::de::DeValue;
 use super::balance;
 use super::cgi::{self, Cgi};
 use super::cold_start;
+use super::container;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::groups::Groups;
 use super::isolation;
 use super::lambda;
-use super::model::{Service, ServiceKind, ServiceSpans, joined};
+use super::model::{IsolationSpans, Service, ServiceKind, ServiceSpans, joined};
 use super::readers::{choice, non_empty, read_words};
 use super::releases;
 use super::scaling;
@@ -52,7 +53,8 @@ const URL_KEYS: [(&str, &str); 2] = [
 
 /// Keys that only a service that Pilotlight starts has.
 fn managed_keys() -> impl Iterator<Item = &'static str> {
-    const FOR_BOTH: [&str; 8] = ["command", "url", "transport", "cgi", "lambda", "stdio", "health", "queue"];
+    const FOR_BOTH: [&str; 9] =
+        ["command", "container", "url", "transport", "cgi", "lambda", "stdio", "health", "queue"];
     let is_for_both = |name: &&str| FOR_BOTH.contains(name) || URL_KEYS.iter().any(|(key, _)| key == name);
     schema::SERVICE.iter().map(|key| key.name).filter(move |name| !is_for_both(name))
 }
@@ -99,7 +101,22 @@ fn read<'a>(
     };
     let section =
         Section::read(Part::Service, &format!("in [services.{}]", printable(name)), value.span(), table, found);
+    let container = section.field("container");
+    if let (Some(container), Some(other)) = (&container, section.field("command").or_else(|| section.field("url"))) {
+        let message = format!("a service has either `container` or `{}`, not both", other.key.name);
+        found.push(
+            Diagnostic::error(Code::Conflict, other.key_at, message)
+                .related(container.key_at.clone(), "`container` is")
+                .help("the program of a container is container = { command = … }"),
+        );
+        return None;
+    }
     let kind = match (section.field("command"), section.field("url")) {
+        (None, None) if container.is_some() => {
+            refuse_url_keys(&section, "container", found);
+            let spec = ServiceSpec::new(name, Vec::new(), Transport::Http(HttpSocket::Port));
+            container.and_then(|container| contained(spec, &section, &container, for_all, found))
+        }
         (Some(command), Some(url)) => {
             found.push(
                 Diagnostic::error(Code::Conflict, url.key_at, "a service has either `command` or `url`, not both")
@@ -108,22 +125,16 @@ fn read<'a>(
             );
             None
         }
-        (None, None) if section.mentions("command") || section.mentions("url") => None,
+        (None, None) if ["command", "url", "container"].iter().any(|key| section.mentions(key)) => None,
         (None, None) => {
             found.push(
-                Diagnostic::error(Code::MissingKey, at.clone(), format!("the service {} has neither `command` nor `url`", shown(name)))
-                    .help("add command = [\"./app\"] for a program to start, or url = \"http://127.0.0.1:9000\" for a running server"),
+                Diagnostic::error(Code::MissingKey, at.clone(), format!("the service {} has none of `command`, `container` and `url`", shown(name)))
+                    .help("add command = [\"./app\"] for a program to start, container = { image = \"app:1\", port = 8080 } for a container, or url = \"http://127.0.0.1:9000\" for a running server"),
             );
             None
         }
         (Some(command), None) => {
-            for (name, help) in URL_KEYS {
-                if let Some(field) = section.field(name) {
-                    let message =
-                        format!("`{name}` is for servers that somebody else starts, and this service has a `command`");
-                    found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
-                }
-            }
+            refuse_url_keys(&section, "command", found);
             let spec = ServiceSpec::new(name, Vec::new(), Transport::Pipe);
             managed(spec, &section, &command, for_all, found)
         }
@@ -139,6 +150,33 @@ fn read<'a>(
     let lambda = lambda::read(&section, spec, found);
     let (cgi, folders) = cgi(&section, &kind, for_all.folder, found);
     Some(Service { kind, cgi, lambda, stdio, at: ServiceSpans { name: at, folders, ..spans } })
+}
+
+fn refuse_url_keys(section: &Section<'_>, has: &str, found: &mut Vec<Diagnostic>) {
+    for (name, help) in URL_KEYS {
+        if let Some(field) = section.field(name) {
+            let message = format!("`{name}` is for servers that somebody else starts, and this service has a `{has}`");
+            found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
+        }
+    }
+}
+
+/// A service that runs in containers.
+fn contained(
+    mut spec: ServiceSpec,
+    section: &Section<'_>,
+    container: &Field<'_>,
+    for_all: ForAll<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> Option<(ServiceKind, ServiceSpans)> {
+    spec.transport = container::transport(section, found);
+    container::refuse_of_processes(section, found);
+    let spans = instances(&mut spec, section, for_all, found);
+    container::read(container, section, for_all.folder, &mut spec, found)?;
+    container::without_process_bounds(&mut spec);
+    // Accounts are those of the image.
+    let isolation = IsolationSpans { account: None, ..spans.isolation };
+    Some((ServiceKind::Managed(Box::new(spec)), ServiceSpans { isolation, ..spans }))
 }
 
 /// How it is told of requests, and the folders that this names.
@@ -195,7 +233,7 @@ fn external(
     name: &str,
     section: &Section<'_>,
     url: &Field<'_>,
-    ForAll { folder, queue_max }: ForAll<'_>,
+    ForAll { folder, queue_max, .. }: ForAll<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Option<ExternalSpec> {
     for key in managed_keys() {
@@ -243,16 +281,43 @@ fn managed(
     mut spec: ServiceSpec,
     section: &Section<'_>,
     command: &Field<'_>,
-    ForAll { folder, queue_max, groups }: ForAll<'_>,
+    for_all: ForAll<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Option<(ServiceKind, ServiceSpans)> {
+    let folder = for_all.folder;
     let argv = read_command(command, found);
     let dir_field = section.field("dir");
     let dir_text = dir_field.as_ref().and_then(|field| noted(non_empty(field), found));
     let release = releases::read(section, folder, &mut spec, found);
     let dir = release.unwrap_or_else(|| dir_text.map_or_else(|| folder.to_path_buf(), |dir| joined(folder, dir)));
     spec.transport = transport(section, found);
-    lambda::defaults(&mut spec);
+    let spans = instances(&mut spec, section, for_all, found);
+    let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
+    spec.preload = cold_start::preload(section, &spec, program, found);
+    let mut argv = argv?.into_iter();
+    let (program, program_at) = argv.next()?;
+    let (args, args_at): (Vec<String>, _) = argv.unzip();
+    let program = if program.contains('/') { joined(&dir, &program).into_os_string() } else { program.into() };
+    spec.argv = std::iter::once(program).chain(args.into_iter().map(Into::into)).collect();
+    spec.dir = Some(dir);
+    let at = ServiceSpans {
+        program: program_at,
+        args: args_at,
+        dir: dir_field.map_or(0..0, |field| field.at),
+        releases: section.field("releases").map(|field| field.at),
+        ..spans
+    };
+    Some((ServiceKind::Managed(Box::new(spec)), at))
+}
+
+/// What counts for instances, wherever they run. The transport is known.
+fn instances(
+    spec: &mut ServiceSpec,
+    section: &Section<'_>,
+    ForAll { folder, queue_max, groups }: ForAll<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> ServiceSpans {
+    lambda::defaults(spec);
     spec.env = env(section.field("env"), spec.transport, found);
     spec.inherit_env = isolation::inherit_env(section, found);
     section.set("idle_timeout", or_none(a_time(&ServiceSpec::IDLE_TIMEOUT)), &mut spec.idle_timeout, found);
@@ -265,8 +330,8 @@ fn managed(
     if one(section, "spare", found) {
         spec.spare = Spare::One;
     }
-    scaling::read(section, queue_max, &mut spec, found);
-    lambda::check(section, &spec, found);
+    scaling::read(section, queue_max, spec, found);
+    lambda::check(section, spec, found);
     let keeper = match (spec.min_instances, spec.spare) {
         (MinInstances::One, _) => Some("min_instances"),
         (MinInstances::Zero, Spare::One) => Some("spare"),
@@ -277,29 +342,15 @@ fn managed(
         found.push(Diagnostic::warning(Code::NoEffect, idle.key_at, message).help("take one of the two away"));
     }
     let stops_after = spec.idle_timeout.filter(|_| keeper.is_none());
-    cold_start::freeze_after(section, stops_after, &mut spec, found);
-    stdio::check(section, &spec, found);
-    let isolation = isolation::read(section, folder, &mut spec, found);
-    spec.group = groups.share(section, &spec, found);
-    let program = argv.as_ref().and_then(|argv| argv.first()).map(|(word, at)| (word.as_str(), at.clone()));
-    spec.preload = cold_start::preload(section, &spec, program, found);
-    let mut argv = argv?.into_iter();
-    let (program, program_at) = argv.next()?;
-    let (args, args_at): (Vec<String>, _) = argv.unzip();
-    let program = if program.contains('/') { joined(&dir, &program).into_os_string() } else { program.into() };
-    spec.argv = std::iter::once(program).chain(args.into_iter().map(Into::into)).collect();
-    spec.dir = Some(dir);
-    let at = ServiceSpans {
-        name: 0..0,
-        program: program_at,
-        args: args_at,
-        dir: dir_field.map_or(0..0, |field| field.at),
-        releases: section.field("releases").map(|field| field.at),
-        folders: Vec::new(),
+    cold_start::freeze_after(section, stops_after, spec, found);
+    stdio::check(section, spec, found);
+    let isolation = isolation::read(section, folder, spec, found);
+    spec.group = groups.share(section, spec, found);
+    ServiceSpans {
         max_request_time: section.field("max_request_time").map(|field| field.key_at),
         isolation,
-    };
-    Some((ServiceKind::Managed(Box::new(spec)), at))
+        ..ServiceSpans::default()
+    }
 }
 
 /// Whether a key that takes 0 or 1 is 1.

@@ -7,7 +7,7 @@ use pilotlight_gateway::{
 };
 use pilotlight_stdio::StdioOptions;
 use pilotlight_supervisor::{
-    CgroupLimits, GroupSpec, HealthCheck, QueueLimits, RecycleLimits, ResourceLimits, ServiceSpec,
+    CgroupLimits, GroupSpec, HealthCheck, ImageSpec, QueueLimits, RecycleLimits, ResourceLimits, ServiceSpec,
 };
 
 use super::schema::Part;
@@ -70,6 +70,8 @@ pub fn section_of(part: Part, key: &str) -> Option<Part> {
         (Part::TlsAcme, "on_demand") => Part::TlsAcmeOnDemand,
         (Part::Cache, "redis") => Part::CacheRedis,
         (Part::Service, "balance") => Part::ServiceBalance,
+        (Part::Top, "containers") => Part::Containers,
+        (Part::Service, "container") => Part::ServiceContainer,
         (Part::Service, "cgi") => Part::ServiceCgi,
         (Part::Service, "lambda") => Part::ServiceLambda,
         (Part::Service, "stdio") => Part::ServiceStdio,
@@ -115,7 +117,8 @@ pub fn needs(part: Part) -> &'static [Needs] {
         Part::TlsClientCertificates => &[Needs::Key("ca")],
         Part::CacheRedis => &[Needs::Key("url")],
         Part::Group => &[Needs::SomeOf(&["max_running", "memory"])],
-        Part::Service => &[Needs::OneOf(&["command", "url"])],
+        Part::Service => &[Needs::OneOf(&["command", "container", "url"])],
+        Part::ServiceContainer => &[Needs::OneOf(&["image", "compose", "name", "labels"])],
         Part::Route => &[Needs::Key("path"), Needs::OneOf(&["service", "files", "redirect"])],
         Part::RouteFiles => &[Needs::Key("root")],
         Part::RouteRedirect | Part::RouteRewrite => &[Needs::Key("to")],
@@ -152,6 +155,7 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
         (Part::ServiceBalance, "max_failures") => whole(&BalanceOptions::MAX_FAILURES),
         (Part::ServiceBalance, "retry_percent") => whole(&BalanceOptions::RETRY_PERCENT),
         (Part::ServiceBalance, "retry_per_second") => whole(&BalanceOptions::RETRY_PER_SECOND),
+        (Part::ServiceContainer, "port") => whole(&ImageSpec::PORT),
         (Part::ServiceCgi, "keep_connections") => whole(&CgiOptions::KEEP_CONNECTIONS),
         (Part::ServiceLambda, "memory_size") => whole(&LambdaOptions::MEMORY_SIZE),
         (Part::ServiceStdio, "max_processes") => whole(&StdioOptions::MAX_PROCESSES),

@@ -250,6 +250,8 @@ fn shown(instance: &InstanceStatus, memory: Option<u64>) -> Value {
     json!({
         "number": instance.number,
         "pid": instance.pid,
+        "container": instance.container.as_deref(),
+        "waits_for": instance.waits_for,
         "state": instance.state.name(),
         "release": instance.release.as_deref(),
         "uptime_seconds": seconds(instance.begun),

@@ -181,7 +181,9 @@ async fn read(socket: Arc<UnixStream>, events: mpsc::Sender<RuntimeEvent>) {
                 RuntimeEvent::Started(Started { id, pid: Some(pid), notices, sandbox })
             }
             Ok(Some(FromGuardian::Probed { sandbox })) => RuntimeEvent::Probed { sandbox },
-            Ok(Some(FromGuardian::SpawnFailed { id, reason, detail })) => RuntimeEvent::StartFailed { id, reason, detail },
+            Ok(Some(FromGuardian::SpawnFailed { id, reason, detail })) => {
+                RuntimeEvent::StartFailed { id, reason, detail }
+            }
             Ok(Some(FromGuardian::Exited { id, code, signal, limit })) => {
                 let exit = code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::Lost);
                 RuntimeEvent::Ended { id, exit, limit }

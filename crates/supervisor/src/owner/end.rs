@@ -1,6 +1,6 @@
 //! How instances end, and what is said about it.
 
-use super::instance_record::{InstanceRecord, Stage};
+use super::instance_record::{InstanceRecord, RuntimeKind, Stage};
 use super::process_group::kill_group;
 use super::random::random;
 use super::service_record::uses_port;
@@ -97,6 +97,9 @@ impl Owner {
     pub(super) fn start_timed_out(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get(&id) else { return };
         let limit = self.records[instance.service].spec.start_timeout;
+        if instance.runtime == RuntimeKind::Container {
+            return self.container_timed_out(id, now);
+        }
         let (phase, what) = if instance.stage == Stage::Spawning {
             (Phase::Spawn, "the guardian process did not execute it")
         } else if instance.is_pipe() {
@@ -206,12 +209,12 @@ impl Owner {
         let Some(link) = self.link.take() else { return };
         tracing::error!("the guardian process died; all services are killed and start anew with their next request");
         link.bury();
+        let processes = || self.instances.values().filter(|instance| instance.runtime == RuntimeKind::Process);
         let marks: HashSet<String> =
-            self.instances.values().map(|instance| instance.mark.clone()).chain(self.zygote_marks()).collect();
+            processes().map(|instance| instance.mark.clone()).chain(self.zygote_marks()).collect();
+        let instances: Vec<(u64, Option<i32>)> = processes().map(|instance| (instance.id(), instance.pid)).collect();
         self.undertakers.spawn_blocking(move || kill_marked(&marks));
         self.zygotes_lost(now);
-        let instances: Vec<(u64, Option<i32>)> =
-            self.instances.values().map(|instance| (instance.id(), instance.pid)).collect();
         for (id, pid) in instances {
             if let Some(pid) = pid {
                 kill_group(pid);

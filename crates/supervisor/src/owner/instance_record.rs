@@ -33,6 +33,12 @@ pub(super) struct InstanceRecord {
     /// When its start was over.
     pub(super) settled_at: Option<Instant>,
     pub(super) pid: Option<i32>,
+    pub(super) runtime: RuntimeKind,
+    pub(super) container: Option<Arc<str>>,
+    /// Its container goes on when it ends here.
+    pub(super) is_left: bool,
+    /// What its start waits for.
+    pub(super) waits_for: Option<String>,
     /// The user that it was started with, if not the gateway's.
     pub(super) uid: Option<u32>,
     pub(super) token: Option<String>,
@@ -87,6 +93,15 @@ pub(super) struct InstanceRecord {
     pub(super) thawed_at: Option<Instant>,
 }
 
+/// What runs an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RuntimeKind {
+    /// The guardian.
+    Process,
+    /// The engine of containers.
+    Container,
+}
+
 /// Whether the processes of an instance are stopped (SIGSTOP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frozen {
@@ -131,6 +146,10 @@ impl InstanceRecord {
             ready_at: None,
             settled_at: None,
             pid: None,
+            runtime: RuntimeKind::Process,
+            container: None,
+            is_left: false,
+            waits_for: None,
             uid: None,
             token: None,
             mark: String::new(),
@@ -182,8 +201,18 @@ impl InstanceRecord {
             Stage::Exited => InstanceState::Ended,
         };
         let (number, pid, begun) = (self.handle.number(), self.pid, self.begun);
-        let release = self.release.clone();
-        InstanceStatus { number, pid, state, begun, release, entrances: Arc::clone(&self.entrances) }
+        let (release, container) = (self.release.clone(), self.container.clone());
+        let waits_for = self.waits_for.clone().filter(|_| state == InstanceState::Starting);
+        InstanceStatus {
+            number,
+            pid,
+            container,
+            waits_for,
+            state,
+            begun,
+            release,
+            entrances: Arc::clone(&self.entrances),
+        }
     }
 
     /// When it reached the steps of its start, `ready` being the last.

@@ -1,6 +1,6 @@
 //! From the first request to a ready instance.
 
-use super::instance_record::{AskedBy, InstanceRecord, Stage};
+use super::instance_record::{AskedBy, InstanceRecord, RuntimeKind, Stage};
 use super::outputs::{Outputs, outputs, pumped};
 use super::random::{new_token, random};
 use super::role::{Placed, Role};
@@ -15,7 +15,7 @@ use crate::in_flight::{InFlightCounter, TellsIdle};
 use crate::instance::{Address, Endpoint, Instance, InstanceState, Which};
 use crate::isolation;
 use crate::limits::PORT_PAUSE;
-use crate::listener::{Acceptance, Asks};
+use crate::listener::{Acceptance, Asks, Listener};
 use crate::log::{Pump, Tail};
 use crate::policy::backoff::InstanceEnd;
 use crate::policy::hints::Hints;
@@ -239,6 +239,9 @@ impl Owner {
         let number = self.records[service].last_number + 1;
         let id = self.next_id();
         let transport = self.records[service].spec.transport;
+        if self.records[service].spec.container.is_some() {
+            return self.start_container(service, worker, role, number);
+        }
         let way = Way::make(transport, &self.folder.socket_path(service, number))?;
         let token = if way.endpoint == Endpoint::Pipe { Some(new_token()?) } else { None };
         let uid = isolation::uid(&self.records[service].spec.isolation);
@@ -261,7 +264,30 @@ impl Owner {
         if let Some(listener) = way.runtime_api {
             self.serve_runtime_api(&handle, listener, uid);
         }
-        let tail = self.pump(service, which, outputs);
+        let begun = Begun {
+            handle,
+            uid,
+            release: placed.release,
+            mark,
+            token,
+            listener: way.listener,
+            runtime: RuntimeKind::Process,
+        };
+        Ok(self.begun(begun, outputs, worker, role, now))
+    }
+
+    /// Notes an instance that something was asked to run.
+    pub(super) fn begun(
+        &mut self,
+        begun: Begun,
+        outputs: Outputs,
+        worker: usize,
+        role: &Role<'_>,
+        now: Instant,
+    ) -> u64 {
+        let Begun { handle, uid, release, mark, token, listener, runtime } = begun;
+        let (service, id, number) = (handle.service().0, handle.id, handle.number());
+        let tail = self.pump(service, Which { service: ServiceId(service), id, number }, outputs);
         let record = &mut self.records[service];
         if let Some(token) = &token {
             self.tokens.insert(token.clone(), id);
@@ -280,18 +306,19 @@ impl Owner {
             recycle_limits,
             group_memory: record.spec.group.as_ref().map_or(0, |share| share.memory),
             replaces: role.replaces(),
-            release: placed.release,
+            release,
             version,
             mark,
             token,
-            listener: way.listener,
+            listener,
             tail,
+            runtime,
             ..InstanceRecord::new(handle, entrances, worker, now)
         };
         instance.set_deadline(Some(now + record.spec.start_timeout), &mut self.timers);
         self.instances.insert(id, instance);
         record.publish(&self.instances);
-        Ok(id)
+        id
     }
 
     /// Reads what an instance prints; returns the last of it.
@@ -346,6 +373,17 @@ impl Owner {
             isolation,
         }
     }
+}
+
+/// An instance that something was asked to run.
+pub(super) struct Begun {
+    pub(super) handle: Arc<Instance>,
+    pub(super) uid: Option<u32>,
+    pub(super) release: Option<Arc<str>>,
+    pub(super) mark: String,
+    pub(super) token: Option<String>,
+    pub(super) listener: Option<Listener>,
+    pub(super) runtime: RuntimeKind,
 }
 
 /// What an instance is known by.

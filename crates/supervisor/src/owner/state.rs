@@ -5,7 +5,7 @@
 use super::candidate::Switched;
 use super::greeting::Greeting;
 use super::groups::GroupTable;
-use super::instance_record::InstanceRecord;
+use super::instance_record::{InstanceRecord, RuntimeKind};
 use super::orphans::Orphans;
 use super::process_group::continue_group;
 use super::service_record::ServiceRecord;
@@ -13,6 +13,7 @@ use super::timers::Timers;
 use super::ungreeted::Ungreeted;
 use super::zygote_table::ZygoteTable;
 use crate::command::Command;
+use crate::containers::Containers;
 use crate::event::WorkerEvent;
 use crate::guardian::{Link, spawn_process};
 use crate::lineage::Guardians;
@@ -22,7 +23,7 @@ use crate::notice::Notice;
 use crate::processes::parent_of;
 use crate::runtime::{Order, Runtime};
 use crate::runtime_dir::RuntimeDir;
-use crate::spec::{Program, SupervisorOptions};
+use crate::spec::{ContainerOptions, Program, SupervisorOptions};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::process::Child;
@@ -59,6 +60,8 @@ pub(crate) struct Owner {
     /// When connections are accepted again, after an error.
     pub(super) accept_again: Option<Instant>,
     pub(super) link: Option<Link>,
+    pub(super) containers: Option<Containers>,
+    pub(super) container_options: ContainerOptions,
     pub(super) records: Vec<ServiceRecord>,
     pub(super) instances: HashMap<u64, InstanceRecord>,
     pub(super) tokens: HashMap<String, u64>,
@@ -118,6 +121,8 @@ impl Owner {
             listener: UnixListener::from_std(pipe)?,
             accept_again: None,
             link: Some(link),
+            containers: None,
+            container_options: options.containers,
             records,
             instances: HashMap::new(),
             tokens: HashMap::new(),
@@ -164,6 +169,9 @@ impl Owner {
 
     /// Tells an instance something, by way of what runs it.
     pub(super) fn order(&self, id: u64, order: Order) {
+        if self.instances.get(&id).is_some_and(|instance| instance.runtime == RuntimeKind::Container) {
+            return self.order_container(id, order);
+        }
         let Some(link) = &self.link else { return }; // no guardian: its services have been killed
         let Err(error) = link.order(id, order) else { return };
         tracing::error!(%error, "cannot signal a service; it is tried again"); // by the stage's deadline

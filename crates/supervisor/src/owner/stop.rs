@@ -1,6 +1,6 @@
 //! From a ready instance to none: idleness, drain, SIGTERM, SIGKILL.
 
-use super::instance_record::{AskedBy, Frozen, InstanceRecord, Stage};
+use super::instance_record::{AskedBy, Frozen, InstanceRecord, RuntimeKind, Stage};
 use super::service_record::scale_of;
 use super::state::{Owner, StopPhase, Stopping};
 use super::timers::Timer;
@@ -179,7 +179,8 @@ impl Owner {
     pub(super) fn give_up(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };
         instance.stop_asked = true;
-        let (service, spawned) = (instance.service, instance.pid.is_some());
+        let spawned = instance.pid.is_some() || instance.runtime == RuntimeKind::Container; // which may be told at once
+        let service = instance.service;
         self.leave_service(id);
         if spawned {
             self.terminate(id, now);

@@ -143,7 +143,7 @@ pub(crate) fn of_exit(exit: Exit, isolation: &Isolation) -> Option<String> {
         Exit::Signal(signal) => signal,
         // A shell says so about what it ran.
         Exit::Code(code) => code.checked_sub(128).filter(|signal| *signal > 0)?,
-        Exit::Lost => return None,
+        Exit::Lost | Exit::Left => return None,
     };
     let is = |known: Signal| signal == known.as_raw();
     if let Some(limit) = isolation.limits.cpu_seconds.filter(|_| is(Signal::XCPU)) {

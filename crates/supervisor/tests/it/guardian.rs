@@ -88,6 +88,7 @@ fn a_program_that_is_no_guardian_is_said_at_the_start() {
         runtime_dir: dir.path().join("run"),
         guardian: Program { path: "/bin/true".into(), arguments: args(&[]) },
         log,
+        containers: pilotlight_supervisor::ContainerOptions::default(),
     };
     let error = start(options, vec![]).unwrap_err();
     assert!(matches!(error, SupervisorError::Guardian { .. }));

@@ -1,8 +1,8 @@
 //! A supervisor in a folder of its own, and workers that do with connections what the gateway does.
 
 use pilotlight_supervisor::{
-    Endpoint, HttpSocket, Instance, LogLine, Program, Service, ServiceSpec, SharedLink, Supervisor, SupervisorOptions,
-    Transport, WorkerEvent, WorkerEvents, start,
+    ContainerOptions, Endpoint, HttpSocket, Instance, LogLine, Program, Service, ServiceSpec, SharedLink, Supervisor,
+    SupervisorOptions, Transport, WorkerEvent, WorkerEvents, start,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -32,8 +32,13 @@ impl Bed {
     pub(crate) fn new(workers: usize, specs: Vec<ServiceSpec>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (sink, log) = mpsc::channel(1024);
-        let options =
-            SupervisorOptions { workers, runtime_dir: dir.path().join("run"), guardian: guardian(), log: sink };
+        let options = SupervisorOptions {
+            workers,
+            runtime_dir: dir.path().join("run"),
+            guardian: guardian(),
+            log: sink,
+            containers: ContainerOptions::default(),
+        };
         let (supervisor, events) = start(options, specs).unwrap();
         Self { supervisor, log, events, dir }
     }

@@ -284,6 +284,7 @@ fn http_services_have_none() {
         runtime_dir: dir.path().join("run"),
         guardian: crate::harness::guardian(),
         log,
+        containers: pilotlight_supervisor::ContainerOptions::default(),
     };
     assert!(pilotlight_supervisor::start(options, vec![spec]).unwrap_err().to_string().contains("`preload`"));
 }

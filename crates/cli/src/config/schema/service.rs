@@ -1,6 +1,8 @@
 //! The keys of services.
 
-use super::key::{A_NUMBER_OR_NONE, A_PATH_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, Key, key};
+use super::key::{
+    A_NUMBER_OR_NONE, A_PATH_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, Key, TRUE_OR_FALSE, key,
+};
 
 /// The keys of `[services.NAME]`.
 pub const SERVICE: &[Key] = &[
@@ -15,6 +17,12 @@ pub const SERVICE: &[Key] = &[
         "a string or a list of strings",
         "\"http://127.0.0.1:9000\"",
         &["upstream", "target", "proxy_pass", "uri", "backend"],
+    ),
+    key(
+        "container",
+        A_SECTION,
+        "{ image = \"app:1\", port = 8080 }",
+        &["docker", "podman", "image", "compose", "containers"],
     ),
     key("balance", A_SECTION, "{ by = \"client\" }", &["lb_policy", "load_balancing", "lb", "loadbalancer"]),
     key("max_connections", A_NUMBER_OR_NONE, "100", &["maxconn", "max_conns", "max_conn"]),
@@ -87,6 +95,29 @@ pub const GROUP: &[Key] = &[
     key("memory", A_SIZE, "\"20GiB\"", &["max_memory", "budget", "vram", "mem"]),
     key("grace", A_TIME, "\"10s\"", &["grace_period", "min_time", "keep_for", "patience"]),
 ];
+
+/// The keys of `[services.NAME.container]`.
+pub const SERVICE_CONTAINER: &[Key] = &[
+    key("image", A_STRING, "\"ghcr.io/example/app:1\"", &["from", "build", "reference"]),
+    key("compose", "a path", "\"docker-compose.yml\"", &["file", "compose_file", "docker_compose"]),
+    key("service", A_STRING, "\"web\"", &["compose_service"]),
+    key("project", A_STRING, "\"shop\"", &["compose_project", "project_name"]),
+    key("name", A_STRING, "\"web\"", &["container_name", "id"]),
+    key("labels", "a table of strings", "{ app = \"web\" }", &["label", "filter", "filters"]),
+    key("port", "a number", "8080", &["ports", "expose", "container_port", "target_port"]),
+    key("network", A_STRING, "\"backend\"", &["networks", "network_mode", "net"]),
+    key("command", "a list of strings, or a string", "[\"--flag\"]", &["cmd", "args", "arguments"]),
+    key("entrypoint", "a list of strings, or a string", "[\"/app\"]", &["exec"]),
+    key("volumes", "a list of strings", "[\"/data:/data:ro\"]", &["volume", "mounts", "binds", "mount"]),
+    key("pull", "\"missing\", \"always\" or \"never\"", "\"missing\"", &["pull_policy", "image_pull_policy"]),
+    key("workdir", A_STRING, "\"/app\"", &["working_dir", "cwd", "dir"]),
+    key("read_only", TRUE_OR_FALSE, "true", &["readonly", "read_only_rootfs"]),
+    key("init", TRUE_OR_FALSE, "true", &["tini", "reap"]),
+];
+
+/// The keys of `[containers]`.
+pub const CONTAINERS: &[Key] =
+    &[key("socket", "a path", "\"/run/docker.sock\"", &["host", "docker_host", "url", "engine"])];
 
 /// The keys of `[services.NAME.cgi]`.
 pub const SERVICE_CGI: &[Key] = &[
