@@ -247,6 +247,8 @@ pub struct Explained<'a> {
     pub method: &'a str,
     /// Its fields, `name: value` each.
     pub fields: &'a [String],
+    /// Its body, as far as it is given.
+    pub data: Option<&'a str>,
 }
 
 /// `pilotlight explain`.
@@ -255,13 +257,16 @@ pub struct Explained<'a> {
 /// No gateway, not a URL, or the output cannot be written.
 pub fn explain(
     client: &Client,
-    Explained { url, method, fields }: Explained<'_>,
+    Explained { url, method, fields, data }: Explained<'_>,
     report: Report,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
     let mut target = format!("/explain?url={}&method={}", client::encoded(url), client::encoded(method));
     for field in fields {
         target.push_str(&format!("&field={}", client::encoded(field)));
+    }
+    if let Some(data) = data {
+        target.push_str(&format!("&data={}", client::encoded(data)));
     }
     let answer = client.get(&target)?;
     match report {

@@ -186,7 +186,8 @@ Gateways that share a Redis are told, and the answer says which have done it.")]
     #[command(after_help = "Examples:
   pilotlight explain /users/7
   pilotlight explain http://example.org/users/7 -H 'cache-control: no-cache'
-  pilotlight explain -X POST /users")]
+  pilotlight explain -X POST /users
+  pilotlight explain /v1/chat/completions --data '{\"model\": \"llama-3\"}'")]
     Explain {
         /// The URL as clients write it
         url: String,
@@ -196,6 +197,9 @@ Gateways that share a Redis are told, and the answer says which have done it.")]
         /// A field of the request, `name: value`
         #[arg(long = "header", short = 'H', value_name = "FIELD")]
         fields: Vec<String>,
+        /// The body, where its JSON says which route the request has
+        #[arg(long, short = 'd', value_name = "JSON")]
+        data: Option<String>,
         #[command(flatten)]
         gateway: Running,
     },
@@ -442,8 +446,8 @@ pub fn main() -> ExitCode {
         Command::Invoke(arguments) => arguments.run(),
         Command::Schedules { name, run, gateway } => schedules(name, run, gateway),
         Command::Purge(purging) => purging.run(),
-        Command::Explain { url, method, fields, gateway } => {
-            let request = admin::Explained { url: &url, method: &method, fields: &fields };
+        Command::Explain { url, method, fields, data, gateway } => {
+            let request = admin::Explained { url: &url, method: &method, fields: &fields, data: data.as_deref() };
             gateway.run(Effect::Reads, |client, report, out| admin::explain(client, request, report, out))
         }
         Command::Certificates(arguments) => arguments.run(),

@@ -54,6 +54,7 @@ pub mod format;
 mod groups;
 mod hints;
 mod isolation;
+mod json;
 mod jwt;
 mod lambda;
 mod listeners;

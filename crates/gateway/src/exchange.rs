@@ -40,6 +40,7 @@ use crate::worker::Worker;
 
 mod admit;
 mod changes;
+mod choose;
 mod delivery;
 mod detached_fetch;
 mod driver;
@@ -83,7 +84,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
     let ReceivedRequest { mut head, body, begun, read, checked, known, redis } = *received;
     let (timeline, trace) = traced(worker, &*client, &head, begun, redis.as_ref().map(RedisMiss::between));
     timeline.end_phase(Layer::Parse, read);
-    let mut entry = Entry { checked, place: None };
+    let mut entry = Entry { checked, place: None, has_body: body.is_some() };
     let found = match known {
         Some(known) => {
             timeline.end_phase(Layer::Cache, Moment::now());
@@ -99,7 +100,10 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
         }
     };
     let route = found.route_of();
-    let record = Record::new(worker, route.map_or(&worker.common.metrics.none, |route| &route.series), timeline);
+    let record = match &found {
+        Found::Chooses(_) => Record::without_route(worker, timeline),
+        _ => Record::new(worker, route.map_or(&worker.common.metrics.none, |route| &route.series), timeline),
+    };
     record.traced(trace);
     if let Some(gate) = route.and_then(|route| route.gate.as_ref()) {
         record.admitted(gate, entry.place, client.peer());
@@ -132,6 +136,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
             Box::pin(forward(waiting, inbound, Looked { lookup, redis }))
         }
         Found::Asks(route) => Box::pin(admit::admit(waiting, on_its_way, route)),
+        Found::Chooses(choice) => Box::pin(choose::choose(waiting, on_its_way, choice)),
         Found::Refused(route, failure) => Box::pin(on_its_way.refuse(waiting, route, failure)),
         Found::Stored(route, verdict, answer) => {
             on_its_way.record.verdict(verdict);
@@ -179,6 +184,7 @@ impl Known {
 struct Entry {
     checked: Checked,
     place: Option<Place>,
+    has_body: bool,
 }
 
 fn find(
@@ -191,7 +197,13 @@ fn find(
     local::check_scope(head)?;
     let table = worker.common.table.load();
     let path = head.path();
-    let route = table.find(head.authority(), path).ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
+    let route = table.find(head.authority(), path);
+    if let Some(choice) = table.choice(head.authority(), path, route)
+        && (entry.has_body || choice.plain.is_none())
+    {
+        return Ok(Found::Chooses(choice));
+    }
+    let route = route.ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
     let at = Moment::now();
     // Before anybody is asked for a password.
     if let Some(response) = https::redirect(&worker.common, client, route, head) {

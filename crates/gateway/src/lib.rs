@@ -120,12 +120,14 @@ pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions,
 pub use pilotlight_cgi::Protocol as CgiProtocol;
 pub use pilotlight_content_coding::{Coding, CompressOptions, MediaRange};
 pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, ScriptOptions, ScriptPattern, is_file_path};
+pub use pilotlight_json_fields::Pattern as JsonPattern;
 pub use pilotlight_jwt::{Algorithm as TokenAlgorithm, Expiry as TokenExpiry, KeySet, Rules as TokenRules};
 pub use pilotlight_lambda::{EventFormat, Function};
 pub use pilotlight_traces::{Ratio, RatioError};
 pub use redirect::{NotARedirect, Redirect};
 pub use rewrite::{NotARewrite, Rewrite};
 pub use route_changes::RouteChanges;
+pub use routes::JsonRule;
 pub use schedules::{Missed, ScheduleSpec};
 pub use template::{Placeholder, Template, TemplateError};
 pub use traces::{ExportOptions, HeadersFileError, RecordedQuery, TraceOptions, export_header, read_headers_file};

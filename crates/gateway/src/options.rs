@@ -187,6 +187,9 @@ pub struct Limits {
     pub header_count: usize,
     /// `limits.body_size`: bytes of a request's body, `None` for no limit (413 beyond it).
     pub body_size: Option<u64>,
+    /// `limits.json_look_ahead`: bytes of a request's body that are read to find its route, where routes ask for fields
+    /// of it.
+    pub json_look_ahead: usize,
     /// `limits.header_timeout`: from the first byte of a request to the end of its header fields.
     pub header_timeout: Duration,
     /// `limits.body_timeout`: the longest wait for more of a request's body, and for a client to take more of an
@@ -220,6 +223,8 @@ impl Limits {
     pub const BODY_SIZE: RangeInclusive<u64> = 1..=1 << 50;
     /// Values of `header_timeout`.
     pub const HEADER_TIMEOUT: RangeInclusive<Duration> = SECOND..=Duration::from_secs(600);
+    /// Values of `json_look_ahead`.
+    pub const JSON_LOOK_AHEAD: RangeInclusive<usize> = 1 << 10..=4 << 20;
     /// Values of `body_timeout`.
     pub const BODY_TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
     /// Values of `keepalive_timeout`.
@@ -242,6 +247,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             header_size: 32 * 1024,
+            json_look_ahead: 64 * 1024,
             header_count: 100,
             body_size: Some(1024 * 1024 * 1024),
             header_timeout: Duration::from_secs(10),

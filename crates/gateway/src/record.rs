@@ -28,7 +28,8 @@ use crate::worker::Worker;
 /// One request on its way.
 pub(crate) struct Record {
     worker: Rc<Worker>,
-    series: Arc<Series>,
+    /// Empty until its body has said which route it has.
+    series: OnceCell<Arc<Series>>,
     /// Whether it is a client's.
     counts: bool,
     pub(crate) timeline: Timeline,
@@ -76,18 +77,39 @@ impl LoggedFields {
 impl Record {
     pub(crate) fn new(worker: &Rc<Worker>, series: &Arc<Series>, timeline: Timeline) -> Rc<Self> {
         series.book(worker.index).begun();
-        Self::make(worker, series, true, timeline)
+        Self::make(worker, Some(series), true, timeline)
     }
 
     /// For an exchange that no client waits for: it is neither counted nor logged as a request.
     pub(crate) fn uncounted(worker: &Rc<Worker>, series: &Arc<Series>, timeline: Timeline) -> Rc<Self> {
-        Self::make(worker, series, false, timeline)
+        Self::make(worker, Some(series), false, timeline)
     }
 
-    fn make(worker: &Rc<Worker>, series: &Arc<Series>, counts: bool, timeline: Timeline) -> Rc<Self> {
+    /// Of a request whose route is not known yet.
+    pub(crate) fn without_route(worker: &Rc<Worker>, timeline: Timeline) -> Rc<Self> {
+        Self::make(worker, None, true, timeline)
+    }
+
+    /// Its route is known now.
+    pub(crate) fn routed(&self, series: &Arc<Series>) {
+        if self.series.set(Arc::clone(series)).is_ok() {
+            series.book(self.worker.index).begun();
+        }
+    }
+
+    /// Where it is counted: with those that have no route, if it got none.
+    fn series(&self) -> &Arc<Series> {
+        self.series.get_or_init(|| {
+            let none = Arc::clone(&self.worker.common.metrics.none);
+            none.book(self.worker.index).begun();
+            none
+        })
+    }
+
+    fn make(worker: &Rc<Worker>, series: Option<&Arc<Series>>, counts: bool, timeline: Timeline) -> Rc<Self> {
         Rc::new(Self {
             worker: Rc::clone(worker),
-            series: Arc::clone(series),
+            series: series.cloned().map(OnceCell::from).unwrap_or_default(),
             counts,
             timeline,
             verdict: Cell::new(Verdict::Off),
@@ -159,7 +181,7 @@ impl Record {
 
     /// The request was not let in.
     pub(crate) fn refused(&self, refusal: &Refusal) {
-        self.series.book(self.worker.index).refused(refusal.kind());
+        self.series().book(self.worker.index).refused(refusal.kind());
     }
 
     pub(crate) fn end_phase(&self, layer: Layer) {
@@ -184,7 +206,7 @@ impl Record {
     }
 
     pub(crate) fn unstored(&self, why: Unstored) {
-        self.series.book(self.worker.index).unstored(why);
+        self.series().book(self.worker.index).unstored(why);
     }
 
     /// Where the bytes of the request's body are counted; its reader may live longer than this record.
@@ -210,13 +232,14 @@ impl Drop for Record {
             sent_bytes: self.sent_bytes.get(),
             timeline: &self.timeline,
         };
-        let book = self.series.book(self.worker.index);
+        let series = self.series();
+        let book = series.book(self.worker.index);
         book.ended(&outcome);
         if let Some(trace) = self.trace.get()
             && trace.sampled().is_some()
         {
             book.sampled(&self.timeline, trace.context(), self.worker.clock.timestamp(self.timeline.begun()));
-            self.worker.tracer.ended(&self.worker.common.exporter, trace, &outcome, &self.series);
+            self.worker.tracer.ended(&self.worker.common.exporter, trace, &outcome, series);
         }
         let (Some(log), Some(head)) = (&self.worker.access_log, self.head.get()) else { return };
         log.write(&Entry {
@@ -231,7 +254,7 @@ impl Drop for Record {
             received_bytes: outcome.received_bytes,
             took_ns: self.timeline.total_ns(),
             verdict: outcome.verdict,
-            series: &self.series,
+            series,
             request_id: Some(head.id.as_bytes()),
             trace_id: self.trace.get().map(RequestTrace::trace_id),
             user_agent: head.fields.user_agent.as_ref().map(HeaderValue::as_bytes),

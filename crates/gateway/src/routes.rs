@@ -28,6 +28,12 @@ use crate::path::normalized;
 use crate::schedules::ScheduleSpec;
 use crate::upgrades::Upgrades;
 
+mod json;
+
+pub(crate) use json::Choice;
+use json::JsonRoutes;
+pub use json::JsonRule;
+
 /// The longest wait for a page of an error that a service makes; then the gateway's own goes out.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -125,6 +131,8 @@ pub(crate) struct Table {
     /// Suffixes with their dot (`.example.org`), longest first.
     wildcards: Vec<(Box<str>, Paths)>,
     any: Paths,
+    /// Those that bodies decide of, which are in none of the others.
+    json: Option<Box<JsonRoutes>>,
     caches: bool,
     pages: PageLevels,
     /// Ways to services that are asked for pages, by their names.
@@ -167,6 +175,7 @@ impl Table {
             hosts: FxHashMap::default(),
             wildcards: Vec::new(),
             any: Paths::default(),
+            json: JsonRoutes::of(&routes),
             caches: false,
             pages: PageLevels { own: None, general: LoadedPages::read(&errors) },
             page_routes: FxHashMap::default(),
@@ -178,6 +187,9 @@ impl Table {
         table.caches = routes.iter().any(|route| route.cache != RouteCache::Off && route.to.service().is_some());
         for (index, route) in routes.iter().enumerate() {
             let paths = table.paths_of(route.host.as_deref());
+            if route.json.is_some() {
+                continue; // its host is known by it
+            }
             let path = if route.exact { route.path.as_str() } else { route.path.trim_end_matches('/') };
             let map = if route.exact {
                 &mut paths.exact
@@ -311,6 +323,14 @@ impl Table {
             }
         }
         self.any.find(&path).and_then(|index| self.routes.get(index))
+    }
+}
+
+impl Table {
+    /// The routes of which the body decides whether one of them takes the request, and not `plain`.
+    pub(crate) fn choice(&self, authority: &str, path: &str, plain: Option<&Arc<Route>>) -> Option<Box<Choice>> {
+        let candidates = self.json.as_ref()?.candidates(&self.routes, authority, path, plain);
+        (!candidates.is_empty()).then(|| Box::new(Choice { candidates, plain: plain.cloned() }))
     }
 }
 

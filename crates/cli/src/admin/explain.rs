@@ -20,13 +20,20 @@ pub(super) fn text(answer: &Value) -> String {
     );
     certificate(&answer["certificate"], &mut fact);
     if answer["route"].is_null() {
-        fact("route", &format!("none: {}; the answer is 404", string(&answer["why"])));
+        fact("route", &format!("none: {}; the answer is {}", string(&answer["why"]), answer["status"]));
+        if answer["json"].is_object() {
+            json(&answer["json"], &mut fact);
+            return text;
+        }
         let known: Vec<String> = answer["routes"].as_array().into_iter().flatten().map(string).collect();
         fact("", &format!("routes are {}", known.join(" ")));
         return text;
     }
     let route = &answer["route"];
     fact("route", &format!("{}: {}", string(&route["name"]), string(&route["why"])));
+    if answer["json"].is_object() {
+        json(&answer["json"], &mut fact);
+    }
     if let Some(place) = answer["https"].as_str() {
         fact("https", &format!("by plain HTTP it is sent to {place} (308)"));
     }
@@ -68,6 +75,15 @@ pub(super) fn text(answer: &Value) -> String {
         fact(if index == 0 { "limits" } else { "" }, &format!("{}: {value}", string(&limit["setting"])));
     }
     text
+}
+
+/// The routes of which the body decides.
+fn json(choice: &Value, fact: &mut impl FnMut(&str, &str)) {
+    let hint = if choice["has_data"] == true { "" } else { ", which --data says here" };
+    fact("json", &format!("chosen by {} of the body{hint}", string(&choice["fields"])));
+    let routes: Vec<String> = choice["routes"].as_array().into_iter().flatten().map(string).collect();
+    let otherwise = choice["otherwise"].as_str().map(|route| format!(", otherwise {route}")).unwrap_or_default();
+    fact("", &format!("{}{otherwise}", routes.join(", ")));
 }
 
 /// Which script would run, by the variables that tell it so, or what is answered in its place.

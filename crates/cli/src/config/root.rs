@@ -159,6 +159,7 @@ fn limits(root: &Section<'_>, found: &mut Vec<Diagnostic>) -> (Limits, usize) {
     section.set("header_size", a_size(&Limits::HEADER_SIZE), &mut limits.header_size, found);
     section.set("header_count", a_number(&Limits::HEADER_COUNT), &mut limits.header_count, found);
     section.set("body_size", or_none(a_size(&Limits::BODY_SIZE)), &mut limits.body_size, found);
+    section.set("json_look_ahead", a_size(&Limits::JSON_LOOK_AHEAD), &mut limits.json_look_ahead, found);
     section.set("header_timeout", a_time(&Limits::HEADER_TIMEOUT), &mut limits.header_timeout, found);
     section.set("body_timeout", a_time(&Limits::BODY_TIMEOUT), &mut limits.body_timeout, found);
     section.set("keepalive_timeout", a_time(&Limits::KEEPALIVE_TIMEOUT), &mut limits.keepalive_timeout, found);

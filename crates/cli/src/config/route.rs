@@ -16,6 +16,7 @@ use super::compress;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages::Pages;
 use super::files;
+use super::json;
 use super::model::AdmissionFile;
 use super::pattern;
 use super::readers::{choice, word};
@@ -126,6 +127,11 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
         let host = noted(field.string(), found).map(|text| pattern::host(text).map_err(|wrong| field.rejected(wrong)));
         route.host = host.and_then(|host| noted(host, found));
         at = at.filter(|_| route.host.is_some());
+    }
+    if let Some(field) = section.field("json") {
+        let rule = json::read(&field, found);
+        at = at.filter(|_| rule.is_some());
+        route.json = rule.map(Arc::new);
     }
     let leads = leads(&section, pages.folder, found);
     if let Some(Leads::Itself(..)) = &leads {

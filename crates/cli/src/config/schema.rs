@@ -104,6 +104,7 @@ pub const LIMITS: &[Key] = &[
         "\"10MiB\"",
         &["max_body_size", "client_max_body_size", "max_body"],
     ),
+    key("json_look_ahead", A_SIZE, "\"64KiB\"", &["look_ahead", "json_size", "client_body_buffer_size"]),
     key("header_timeout", A_TIME, "\"10s\"", &["client_header_timeout", "read_timeout"]),
     key("body_timeout", A_TIME, "\"30s\"", &["client_body_timeout", "send_timeout", "write_timeout"]),
     key("keepalive_timeout", A_TIME, "\"75s\"", &["idle_timeout", "keep_alive", "keepalive", "keep_alive_timeout"]),
@@ -127,6 +128,7 @@ pub const ROUTE: &[Key] = &[
     key("path", A_STRING, "\"/users\"", &["prefix", "route", "location", "match"]),
     key("host", A_STRING, "\"example.org\"", &["hosts", "domain", "server_name"]),
     key("exact", TRUE_OR_FALSE, "false", &[]),
+    key("json", "a table of strings", "{ model = \"llama-3*\" }", &["body", "json_body", "match_json", "json_field"]),
     key("service", "the name of a service", "\"users\"", &["upstream", "target", "backend", "to"]),
     key("files", "a folder, or a section", "\"dist\"", &["root", "static", "file_server", "alias", "dir", "share"]),
     key(

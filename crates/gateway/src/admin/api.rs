@@ -156,8 +156,8 @@ fn explained(shared: &Shared, request: &Request<Incoming>) -> Answer {
     let url = required(&query, "url", "GET /explain?url=http://example.org/path")?;
     let method = one(&query, "method").unwrap_or("GET");
     let fields: Vec<&str> = query.iter().filter(|(name, _)| name == "field").map(|(_, value)| &**value).collect();
-    let value =
-        explain::explain(shared, url, method, &fields).map_err(|detail| refused(StatusCode::BAD_REQUEST, detail))?;
+    let value = explain::explain(shared, url, method, &fields, one(&query, "data"))
+        .map_err(|detail| refused(StatusCode::BAD_REQUEST, detail))?;
     Ok(json(StatusCode::OK, &value))
 }
 

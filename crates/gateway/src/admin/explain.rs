@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pilotlight_content_coding::CompressOptions;
+use pilotlight_json_fields::Scanner;
 use pilotlight_supervisor::{CircuitState, GroupSpec, InstanceState, Service, ServiceSpec, ServiceState, Status};
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ use crate::field_rules::{FieldRules, FieldValue};
 use crate::options::{LambdaOptions, RouteLimit, RouteTo, ServiceTarget};
 use crate::path::normalized;
 use crate::redirect::Redirect;
-use crate::routes::{Route, host_of};
+use crate::routes::{Choice, Route, host_of};
 use crate::template::Facts;
 
 mod cache;
@@ -25,7 +26,13 @@ mod files;
 mod program;
 
 /// Explains a request with these fields (`name: value`).
-pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str]) -> Result<Value, String> {
+pub(super) fn explain(
+    shared: &Shared,
+    url: &str,
+    method: &str,
+    fields: &[&str],
+    data: Option<&str>,
+) -> Result<Value, String> {
     let target = Target::parse(shared, url)?;
     let method: Method = method.parse().map_err(|_| format!("{method:?} is not a method"))?;
     let mut headers = headers(fields)?;
@@ -39,11 +46,23 @@ pub(super) fn explain(shared: &Shared, url: &str, method: &str, fields: &[&str])
     if target.is_https() {
         map.insert("certificate".into(), certificate::explain(shared, host_of(&target.authority)));
     }
-    let Some(route) = table.find(&target.authority, target.path()) else {
+    let plain = table.find(&target.authority, target.path());
+    let choice = table.choice(&target.authority, target.path(), plain);
+    if let Some(choice) = &choice {
+        map.insert("json".into(), json_choice(choice, data));
+    }
+    let picked = choice.as_ref().and_then(|choice| choice.pick(&scanned(choice, data)).cloned());
+    let Some(route) = picked.as_ref().or(plain) else {
         let labels: Vec<&str> = table.routes().iter().take(20).map(|route| &*route.series.route).collect();
         map.insert("route".into(), Value::Null);
-        map.insert("status".into(), 404.into());
-        map.insert("why".into(), format!("no route matches {} on {}", target.path(), target.authority).into());
+        let is_open = choice.is_some() && data.is_none();
+        let why = match &choice {
+            Some(choice) if is_open => format!("{} of its JSON body says which, and there is none", choice.fields()),
+            Some(choice) => format!("none takes what {} of the data is", choice.fields()),
+            None => format!("no route matches {} on {}", target.path(), target.authority),
+        };
+        map.insert("status".into(), if is_open { 400 } else { 404 }.into());
+        map.insert("why".into(), why.into());
         map.insert("routes".into(), labels.into());
         return Ok(told);
     };
@@ -158,6 +177,20 @@ fn compressed(options: &CompressOptions, headers: &HeaderMap) -> Value {
     let chosen = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     let algorithms: Vec<&str> = options.algorithms.iter().map(|coding| coding.name()).collect();
     json!({ "coding": chosen, "algorithms": algorithms, "min_size_bytes": options.min_size })
+}
+
+/// What of the data is the body of a request, as far as it chooses a route.
+fn scanned(choice: &Choice, data: Option<&str>) -> Scanner {
+    let mut scanner = choice.scanner();
+    let _ = scanner.feed(data.unwrap_or_default().as_bytes()); // what was found before a mistake counts
+    scanner
+}
+
+/// The routes of which the body decides.
+fn json_choice(choice: &Choice, data: Option<&str>) -> Value {
+    let routes: Vec<&str> = choice.candidates.iter().map(|route| &*route.series.route).collect();
+    let without = choice.plain.as_ref().map(|route| &*route.series.route);
+    json!({ "fields": choice.fields(), "routes": routes, "otherwise": without, "has_data": data.is_some() })
 }
 
 fn service(target: &ServiceTarget) -> Value {

@@ -39,6 +39,11 @@ pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Ro
             return here(waiting, &request, Some(&route), *answer).await;
         }
     };
+    respond(waiting, request, found).await
+}
+
+/// Answers a request by what its route has for it.
+pub(super) async fn respond(waiting: Waiting, request: OnItsWay, found: Found) -> (ResponseHead, Outgoing) {
     match found {
         Found::Route(passage, lookup) => {
             forward(waiting, request.inbound(passage), Looked { lookup, redis: None }).await
@@ -49,7 +54,8 @@ pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Ro
         }
         Found::Own(route, answer) => here(waiting, &request, route.as_deref(), ResponseHead::part(answer)).await,
         Found::Refused(route, failure) => request.refuse(waiting, route, failure).await,
-        Found::Asks(_) => request.refuse(waiting, None, Failure::Bug).await, // it was asked
+        // It was asked, and chosen.
+        Found::Asks(_) | Found::Chooses(_) => request.refuse(waiting, None, Failure::Bug).await,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::body::ResponseBody;
 use crate::head::Head;
 use crate::metrics::Verdict;
 use crate::problem::Failure;
-use crate::routes::Route;
+use crate::routes::{Choice, Route};
 use crate::target::Hop;
 use crate::worker::Worker;
 
@@ -27,6 +27,8 @@ pub(super) enum Found {
     Route(Passage, Option<Lookup>),
     /// Its credentials have to be looked at, which takes a while.
     Asks(Arc<Route>),
+    /// Its body says which route it has.
+    Chooses(Box<Choice>),
 }
 
 impl Found {
@@ -36,7 +38,7 @@ impl Found {
                 Some(route)
             }
             Self::Route(passage, _) => Some(&passage.route),
-            Self::Own(None, _) | Self::Refused(None, _) => None,
+            Self::Own(None, _) | Self::Refused(None, _) | Self::Chooses(_) => None,
         }
     }
 

@@ -11,6 +11,7 @@ use pilotlight_files::FilesOptions;
 use crate::admission::spec::AdmissionSpec;
 use crate::redirect::Redirect;
 use crate::route_changes::RouteChanges;
+use crate::routes::JsonRule;
 use crate::upgrades::Upgrades;
 
 /// One route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path,
@@ -23,6 +24,8 @@ pub struct RouteSpec {
     pub path: String,
     /// Matches `path` only.
     pub exact: bool,
+    /// Takes only requests whose body says so.
+    pub json: Option<Arc<JsonRule>>,
     /// Where its requests go.
     pub to: RouteTo,
     /// Whether `path` is cut off the target before the service sees it.
@@ -132,6 +135,7 @@ impl RouteSpec {
             host: None,
             path: path.into(),
             exact: false,
+            json: None,
             to,
             strip_prefix: false,
             upgrades: Upgrades::default(),
@@ -160,7 +164,8 @@ impl RouteSpec {
     #[must_use]
     pub fn label(&self) -> String {
         let (exact, host) = (if self.exact { "=" } else { "" }, self.host.as_deref().unwrap_or_default());
-        format!("{exact}{host}{}", self.path)
+        let json = self.json.as_ref().map(ToString::to_string).unwrap_or_default();
+        format!("{exact}{host}{}{json}", self.path)
     }
 }
 

@@ -142,6 +142,7 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             Part::Limits,
             "[limits]\nkeepalive_timeout = \"0s\"\nresponse_timeout = \"0s\"\nresponse_body_timeout = \"0s\"\nshutdown_timeout = \"900d\"\nconnections = 0",
         ),
+        (Part::Limits, "[limits]\njson_look_ahead = \"1B\""),
         (Part::Limits, "[limits]\nhandshake_timeout = \"0s\"\nhandshakes = 0"),
         (
             Part::Schedule,

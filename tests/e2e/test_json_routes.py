@@ -1,0 +1,154 @@
+"""Routes by a field of a JSON body: HTTP/1.1 and HTTP/2, whole and in pieces, with what goes on unchanged (issue 20, part 4)."""
+
+import gzip
+import hashlib
+import json
+import socket
+import unittest
+
+import http2_client
+from harness import BINARY, HERE, PYTHON, Gateway, config, route, service, setUpModule
+from test_operate import ADMIN, Operated
+
+__all__ = ["setUpModule"]
+
+ECHO = [PYTHON, "-B", str(HERE / "echo_service.py")]
+NAMES = ("llama", "qwen", "plain")
+
+
+class JsonRoutes(Operated):
+    def begin(self, *more, plain=True, **settings):
+        services = [service(name, ECHO, env={"NAME": name}) for name in NAMES]
+        routes = [
+            route("/v1", service="llama", json={"model": "llama-3*"}),
+            route("/v1", service="qwen", json={"model": "qwen"}),
+            *([route("/v1", service="plain")] if plain else []),
+        ]
+        return self.start(Gateway(BINARY, config(*services, *routes, *more, ADMIN, dev=True, **settings)))
+
+    def post(self, gateway, body, *fields, path="/v1/chat/completions", status=200):
+        body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answer = gateway.request("POST", path, fields, body)
+        self.assert_status(answer, status)
+        return answer.body.decode() if status != 200 else json.loads(answer.body)
+
+    def served(self, gateway, body, *fields, **more):
+        """Who answered; the service got the body as it was sent."""
+        body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answer = self.post(gateway, body, *fields, **more)
+        self.assertEqual((answer["length"], answer["sha256"]), (len(body), hashlib.sha256(body).hexdigest()))
+        return answer["name"]
+
+
+class Choice(JsonRoutes):
+    def test_the_field_chooses(self):
+        gateway = self.begin()
+        self.assertEqual(self.served(gateway, {"model": "llama-3.1-8b", "messages": []}), "llama")
+        self.assertEqual(self.served(gateway, {"messages": [{"model": "llama-3"}], "model": "qwen"}), "qwen")
+        for other in ({"model": "qwen2"}, {"model": 7}, {"x": 1}, [], "qwen"):
+            self.assertEqual(self.served(gateway, other), "plain")
+        self.assertEqual(self.served(gateway, b"no json"), "plain")
+        self.assertEqual(self.served(gateway, b'{"model":"qwen","model":"llama-3"}'), "qwen")
+        self.assertEqual(json.loads(gateway.get("/v1/models").body)["name"], "plain")
+
+    def test_the_more_specific_route_is_asked_first(self):
+        gateway = self.begin(
+            route("/v1/models", service="qwen"),
+            route("/v1", service="qwen", json={"model": "llama-3.1"}),
+            route("/v1", service="plain", json={"model": "llama-3.1", "user": "*"}))
+        self.assertEqual(self.served(gateway, {"model": "llama-3"}, path="/v1/models/x"), "qwen")
+        self.assertEqual(self.served(gateway, {"model": "llama-3.1"}), "qwen")
+        self.assertEqual(self.served(gateway, {"model": "llama-3.1", "user": "a"}), "plain")
+        self.assertEqual(self.served(gateway, {"model": "llama-3.2", "user": "a"}), "llama")
+
+    def test_a_large_body_goes_on_unchanged(self):
+        gateway = self.begin()
+        large = json.dumps({"model": "qwen", "image": "x" * 3_000_000}).encode()
+        self.assertEqual(self.served(gateway, large), "qwen")
+        late = json.dumps({"image": "x" * 100_000, "model": "qwen"}).encode()
+        self.assertEqual(self.served(gateway, late), "plain")
+
+    def test_the_length_stays_and_chunks_stay_chunks(self):
+        gateway = self.begin()
+        body = json.dumps({"model": "qwen", "text": "y" * 200_000}).encode()
+        self.assertEqual(self.post(gateway, body)["content_length"], str(len(body)))
+        with gateway.client() as client:
+            head = b"POST /v1/x HTTP/1.1\r\nHost: demo.test\r\nTransfer-Encoding: chunked\r\n\r\n"
+            pieces = [body[at:at + 7] for at in range(0, 70, 7)] + [body[70:]]
+            chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+            client.send(head + chunks + b"0\r\n\r\n")
+            answer = json.loads(client.answer("POST").body)
+            self.assertEqual((answer["name"], answer["content_length"], answer["length"]), ("qwen", None, len(body)))
+            self.assertEqual(json.loads(client.request("GET", "/v1/models").body)["name"], "plain")
+
+    def test_a_client_that_waits_for_the_word_gets_it(self):
+        gateway = self.begin()
+        body = json.dumps({"model": "llama-3", "text": "z" * 1000}).encode()
+        with socket.create_connection(gateway.address, 20) as connection:
+            head = f"POST /v1 HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+            connection.sendall(head.encode())
+            self.assertTrue(connection.recv(100).startswith(b"HTTP/1.1 100 "))
+            connection.sendall(body)
+            text = b"".join(iter(lambda: connection.recv(65536), b""))
+        self.assertIn(b'"name": "llama"', text)
+
+    def test_http2(self):
+        gateway = self.begin()
+        for model, name in (("qwen", "qwen"), ("llama-3", "llama"), ("other", "plain")):
+            body = json.dumps({"model": model, "text": "y" * 300_000}).encode()
+            with http2_client.Client(gateway.address) as client:
+                answer = client.request("POST", "/v1/x", (), body)
+            self.assertEqual(answer.status, 200, answer)
+            answer = json.loads(bytes(answer.body))
+            self.assertEqual((answer["name"], answer["length"]), (name, len(body)))
+            self.assertEqual(answer["sha256"], hashlib.sha256(body).hexdigest())
+
+    def test_a_compressed_body_is_not_looked_into(self):
+        body = gzip.compress(b'{"model":"qwen"}')
+        self.assertEqual(self.served(self.begin(), body, ("Content-Encoding", "gzip")), "plain")
+        refused = self.post(self.begin(plain=False), body, ("Content-Encoding", "gzip"), status=400)
+        self.assertIn("compressed", refused)
+
+
+class Refused(JsonRoutes):
+    def test_what_no_route_takes(self):
+        gateway = self.begin(plain=False, **{})
+        for body, status, why in (
+            ({"model": "other"}, 404, "no route takes what is there"),
+            ({"x": 1}, 404, "no route takes what is there"),
+            (b"nope", 400, "no JSON object"),
+            (b'{"x": [1', 400, "no whole JSON object"),
+            ({"text": "x" * 100_000}, 400, "limits.json_look_ahead"),
+        ):
+            text = self.post(gateway, body, status=status)
+            self.assertIn(why, text)
+            self.assertIn("`model`", text)
+        answer = gateway.get("/v1/models")
+        self.assert_status(answer, 400)
+        self.assertIn("there is no body", answer.body.decode())
+
+    def test_a_body_that_does_not_come_is_given_up(self):
+        gateway = self.begin("[limits]\nbody_timeout = \"1s\"\n")
+        with socket.create_connection(gateway.address, 20) as connection:
+            connection.sendall(b"POST /v1 HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+            self.assertTrue(connection.recv(100).startswith(b"HTTP/1.1 408 "))
+
+    def test_limits_and_counts_are_those_of_the_route(self):
+        gateway = self.begin(route("/v2", service="qwen", json={"model": "qwen"}, body_size="1KiB"))
+        self.assertIn("the route's body_size", self.post(gateway, {"model": "qwen", "t": "x" * 2000}, path="/v2", status=413))
+        self.served(gateway, {"model": "qwen"}, path="/v2")
+        self.counted(gateway, 2)
+        text = self.ask(gateway, "GET", "/metrics").read().decode()
+        self.assertIn('pilotlight_requests_total{route="/v2{model=qwen}",service="qwen",code="2xx"', text)
+
+    def test_explain(self):
+        gateway = self.begin()
+        text = self.cli(gateway, "explain", "/v1/x")
+        self.assertIn("chosen by `model` of the body, which --data says here", text)
+        text = self.cli(gateway, "explain", "/v1/x", "--data", '{"model": "qwen"}')
+        self.assertIn("/v1{model=qwen}", text)
+        self.assertIn("service   qwen", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
