@@ -43,6 +43,7 @@ soak: ## the gateway in 1,000 random cycles, the Redis client under chaos for mi
 	cd tests/e2e && SOAK=1 $(if $(SEED),SEED=$(SEED)) ../../target/venv/bin/python -m unittest test_soak test_scaling
 	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it chaos -- --nocapture
 	cargo test --release -p pilotlight-redis --test it soak_ -- --ignored
+	GROUP_SCHEDULES=10000 cargo test --release -p pilotlight-supervisor --lib policy::groups -- --nocapture
 
 lint: ## formatting, clippy, dependencies, the syntax of everything that is not Rust, instructions of the hot paths
 	@scripts/setup.sh lint
