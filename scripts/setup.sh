@@ -218,6 +218,12 @@ for_test() {
   need openssl openssl "tests of the pages about certificates"
   need php php-cli "sdk/php"
   need puma puma "tests of the lab"
+  need podman podman "tests of containers"
+  need runc runc "tests of containers"
+  if [ ! -x /usr/lib/cni/bridge ] && [ ! -x /opt/cni/bin/bridge ] && ! have netavark; then
+    say "there are no plugins for networks of containers: tests of containers"
+    packages+=(containernetworking-plugins)
+  fi
   if [ ! -e /usr/include/fcgiapp.h ]; then
     say "there is no libfcgi: tests of the lab"
     packages+=(libfcgi-dev)

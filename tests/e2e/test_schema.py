@@ -43,6 +43,8 @@ fallback = { directory = "https://acme.example/dir", eab = { kid = "k", key_file
 on_demand = { ask = "http://127.0.0.1:9000/may", limit = "10/m" }
 [admin]
 socket = "admin.sock"
+[containers]
+socket = "/run/docker.sock"
 [metrics]
 listen = "127.0.0.1:9090"
 [traces]
@@ -99,6 +101,10 @@ lambda = { memory_size = 1 }
 command = "sh"
 transport = "stdio"
 stdio = { mode = "lines", max_processes = 2, max_line = "1MiB", replay_buffer = "1MiB", origins = ["https://a.test"] }
+[services.contained]
+container = { image = "app:1", port = 8080, pull = "never", volumes = ["/a:/b:ro"], init = true }
+[services.composed]
+container = { compose = "docker-compose.yml", service = "web", port = 80 }
 [services.several]
 url = ["http://a.test", "http://b.test"]
 balance = { max_failures = 1, retry_percent = 10, retry_per_second = 1 }
@@ -320,6 +326,7 @@ class Schema(unittest.TestCase):
             "ServiceCgi": (rules, ("services", "php", "cgi")),
             "ServiceLambda": (rules, ("services", "function", "lambda")),
             "ServiceStdio": (rules, ("services", "tools", "stdio")),
+            "ServiceContainer": (rules, ("services", "contained", "container")),
             "ServiceBalance": (rules, ("services", "several", "balance")),
             "ServiceHealth": (rules, ("services", "several", "health")),
             ("Service", "max_connections"): (rules, ("services", "several")),

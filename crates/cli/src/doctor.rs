@@ -8,6 +8,7 @@
 
 mod bounded;
 mod certificates;
+mod containers;
 mod finding;
 mod gateway;
 mod machine;
@@ -83,8 +84,12 @@ fn examine(named: Option<&std::path::Path>, companions: &[Companion]) -> Vec<Fin
         findings.extend(machine::companions(companions));
         return findings;
     };
-    let slow: [(Area, Check); 3] =
-        [(Area::Services, project::services), (Area::Redis, stores::redis), (Area::Certificates, certificates::names)];
+    let slow: [(Area, Check); 4] = [
+        (Area::Services, project::services),
+        (Area::Services, containers::look),
+        (Area::Redis, stores::redis),
+        (Area::Certificates, certificates::names),
+    ];
     let waiting = slow.map(|(area, check)| {
         let config = config.clone();
         (area, bounded::begin(move || check(&config)))

@@ -5,10 +5,11 @@ use crate::error::EngineError;
 use crate::events::{Event, Events, Values};
 use crate::limits::{CALL_TIME, PULL_SILENCE, STOP_MARGIN, WORK_TIME};
 use crate::logs::Logs;
-use crate::model::{Container, Create, Created, ImageDetails, Info, Listed, PullProgress, Version};
+use crate::model::{Container, Create, Created, ImageDetails, Listed, PullProgress, Version};
 use bytes::Bytes;
 use http::Method;
 use serde_json::json;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub struct Kind {
     pub name: String,
     /// Whether it is Podman.
     pub is_podman: bool,
-    /// Whether it runs without root: then its containers' addresses are not reached from here.
+    /// Whether its socket is not root's: then its containers' addresses are not reached from here.
     pub is_rootless: bool,
 }
 
@@ -79,14 +80,13 @@ impl Engine {
             socket: self.socket.to_path_buf(),
             reason,
         })?;
-        let target = format!("/v{}.{}/info", api.0, api.1);
-        let info: Info = self.raw(Method::GET, target, None, CALL_TIME).await?.json().await?;
         let main = version.components.first();
         let name = main.map_or_else(|| "engine".to_owned(), |main| format!("{} {}", main.name, main.version));
         let is_podman = name.to_ascii_lowercase().contains("podman");
-        let is_rootless = info.security_options.iter().any(|option| option.contains("rootless"));
-        let is_desktop = info.operating_system.contains("Desktop"); // in a virtual machine of its own
-        let kind = Kind { api, name, is_podman, is_rootless: is_rootless || is_desktop };
+        // Quicker than to ask, which an engine takes long to answer. Docker Desktop's, which is in a virtual machine,
+        // is its user's as well.
+        let is_rootless = std::fs::metadata(self.socket()).is_ok_and(|socket| socket.uid() != 0);
+        let kind = Kind { api, name, is_podman, is_rootless };
         *self.known() = Some(kind.clone());
         Ok(kind)
     }

@@ -316,13 +316,3 @@ pub(crate) struct Component {
     #[serde(deserialize_with = "or_default")]
     pub(crate) version: String,
 }
-
-/// What an engine says of the machine.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub(crate) struct Info {
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) security_options: Vec<String>,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) operating_system: String,
-}

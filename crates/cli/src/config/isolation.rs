@@ -46,7 +46,7 @@ pub(super) fn read(
     }
     let read = paths(section.field("sandbox_read"), folder, &mut spans.read, found);
     let write = paths(section.field("sandbox_write"), folder, &mut spans.write, found);
-    if let Some(field) = sandbox.filter(|_| strict) {
+    if let Some(field) = sandbox.filter(|_| strict && section.field("container").is_none()) {
         check_strict(section, &field, spec.transport, found);
     }
     spec.isolation = Isolation {

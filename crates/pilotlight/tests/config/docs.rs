@@ -27,7 +27,9 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::Cache => "## `[cache]`",
         Part::CacheRedis => "## `[cache.redis]`",
         Part::Group => "## `[groups.NAME]`",
+        Part::Containers => "## `[containers]`",
         Part::Service => "## `[services.NAME]`",
+        Part::ServiceContainer => "## `[services.NAME.container]`",
         Part::ServiceBalance => "## `[services.NAME.balance]`",
         Part::ServiceCgi => "## `[services.NAME.cgi]`",
         Part::ServiceLambda => "## `[services.NAME.lambda]`",
@@ -185,6 +187,7 @@ fn every_limit_of_the_schema_is_in_the_reference() {
             "[services.a]\ncommand=\"a\"\n[services.a.limits]\nopen_files = 0\nprocesses = 0\ncpu_seconds = 0\nfile_size = \"0B\"\naddress_space = \"1B\"",
         ),
         (Part::ServiceCgroup, "[services.a]\ncommand=\"a\"\n[services.a.cgroup]\nmemory = \"1B\"\ncpu = 0"),
+        (Part::ServiceContainer, "[services.a.container]\nimage=\"a\"\nport = 0"),
         (
             Part::ServiceBalance,
             "[services.a]\nurl=[\"http://a\", \"http://b\"]\n[services.a.balance]\nmax_failures = 0\neject_time = \"0s\"\nslow_start = \"0s\"\nconnect_timeout = \"0s\"",

@@ -273,14 +273,16 @@ async fn begin(
     let mut looked = shared.looked.subscribe();
     let mut pause = Pause::new(ENGINE_PAUSE);
     loop {
-        let has_looked = tokio::time::timeout(ENGINE_PAUSE.1, looked.wait_for(|looked| *looked)).await.is_ok();
-        if has_looked {
-            break;
+        tokio::select! {
+            biased;
+            _ = looked.wait_for(|looked| *looked) => break,
+            () = pause.wait() => {}
         }
         if let Err(error) = shared.engine.ping().await {
             shared.waits(id, error.to_string()).await;
         }
     }
+    let mut pause = Pause::new(ENGINE_PAUSE);
     let held = loop {
         match obtain(shared, recipe, id, taken).await {
             Ok(held) => break held,
