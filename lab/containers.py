@@ -107,7 +107,8 @@ def starts(engine, binary, rounds):
         for number in range(rounds):
             gateway.command("stop", "demo")
             assert eventually(lambda: not engine.containers(service="demo"), LIMIT)
-            parts = [lambda number=number: bare.append(bare_start(engine, number)), lambda: ours.append(through(gateway))]
+            bare_one = lambda number=number: bare.append(bare_start(engine, number))  # noqa: E731
+            parts = [bare_one, lambda: ours.append(through(gateway))]
             if number % 2:
                 parts.reverse()
             for part in parts:
@@ -139,8 +140,8 @@ def unpauses(engine, binary, rounds):
             bare.append(time.perf_counter() - begun)
 
         def ours_unpause():
-            paused = lambda: [one for one in engine.containers(service="demo") if one["State"] == "paused"]  # noqa: E731
-            assert eventually(paused, LIMIT)
+            states = lambda: [one["State"] for one in engine.containers(service="demo")]  # noqa: E731
+            assert eventually(lambda: states() == ["paused"], LIMIT)
             ours.append(through(gateway))
 
         for number in range(rounds):

@@ -132,13 +132,13 @@ class Engine:
                 tar.addfile(entry)
             tar.add(program, "program")
         with tarfile.open(fileobj=archive, mode="w") as tar:
-            manifest = []
+            manifest, digest = [], "sha256:" + hashlib.sha256(layer.getvalue()).hexdigest()
             for index, (name, settings) in enumerate(images.items()):
                 config = {
                     "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine],
                     "os": "linux",
                     "config": {"Entrypoint": ["/program"], "Labels": {"image": name}} | settings,
-                    "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer.getvalue()).hexdigest()]},
+                    "rootfs": {"type": "layers", "diff_ids": [digest]},
                 }
                 _add(tar, f"{index}.json", json.dumps(config).encode())
                 manifest.append({"Config": f"{index}.json", "RepoTags": [name], "Layers": ["layer.tar"]})

@@ -1,7 +1,7 @@
 """What every runtime has to do: the same tests for a process and for a container.
 
-A subclass says how a service is run there (`run`), what is left of it (`left`), and what happens when the runtime or the
-gateway is killed. The program is contained.c.
+A subclass says how a service is run there (`run_with`), what is left of it (`left`), and what happens when the runtime
+or the gateway is killed. The program is contained.c.
 """
 
 import json

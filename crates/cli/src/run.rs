@@ -8,9 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use pilotlight_gateway::{Admin, Asked, Emptying, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
 use pilotlight_printable::{printable, printable_lines};
-use pilotlight_supervisor::{
-    ContainerOptions, Program, ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits,
-};
+use pilotlight_supervisor::{Program, ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -167,10 +165,7 @@ fn start(
     match predecessor {
         // The one that leaves tells the service manager: only it is listened to.
         Some(predecessor) => predecessor
-            .ready(&Taken {
-                has_admin: running.has_inherited_admin,
-                containers: upgrade::containers(&running.services),
-            })
+            .ready(&Taken::of(running.has_inherited_admin, &running.services))
             .context("the process that this one takes over from has ended")?,
         None => notify::tell(Note::Ready),
     }
@@ -219,8 +214,8 @@ impl Running {
         let workers = settings::workers(config);
         let whom = if settings::has_users(config) { For::OtherUsers } else { For::ThisUser };
         let runtime_dir = runtime_folder::make(whom)?;
-        let containers = settings::containers(file, config, turn.is_some());
-        let (supervisor, events) = supervise(config, workers, &program, &runtime_dir, &reports, containers)?;
+        let is_heir = turn.is_some();
+        let (supervisor, events) = supervise(source, workers, &program, &runtime_dir, &reports, is_heir)?;
         let services = settings::targets(config, supervisor.services());
         let Handover { listeners, admin, metrics, warm, guardians, tickets } = handover;
         let tls = LiveTls::start(settings::tls(config), &tickets)?;
@@ -238,7 +233,6 @@ impl Running {
         let admin = admin.filter(|(path, _)| at(path)).map(|(_, socket)| socket);
         let metrics = metrics.filter(|(address, _)| config.operate.metrics == Some(*address)).map(|(_, socket)| socket);
         let has_inherited_admin = admin.is_some();
-        let is_heir = turn.is_some();
         let sockets = Sockets { admin, metrics, turn };
         let operated = Operated { file, config, runtime_dir: &runtime_dir, gateway: &gateway, supervisor: &supervisor };
         let admin = match operate::start(operated, &reports, orders.clone(), sockets) {
@@ -458,12 +452,12 @@ fn stop_when_told_again(mut signals: Signals, stderr: StandardError) {
 }
 
 fn supervise(
-    config: &Config,
+    Source { origin, config }: Source<'_>,
     workers: usize,
     program: &Path,
     runtime_dir: &Path,
     reports: &Reports,
-    containers: ContainerOptions,
+    is_heir: bool,
 ) -> anyhow::Result<(Supervisor, Vec<WorkerEvents>)> {
     let (log, lines) = mpsc::channel(limits::MAX_LOG_LINES);
     let options = SupervisorOptions {
@@ -472,7 +466,7 @@ fn supervise(
         guardian: Program { path: program.to_owned(), arguments: vec![GUARDIAN.into(), runtime_dir.into()] },
         runtime_dir: runtime_dir.to_owned(),
         log,
-        containers,
+        containers: settings::containers(origin.file(), config, is_heir),
     };
     let printer = service_log::Printer { end: reports.services.clone(), layout: reports.layout.clone() };
     service_log::print_lines(lines, reports.logs.clone(), printer)

@@ -62,6 +62,18 @@ pub(crate) struct Taken {
     pub(crate) containers: Vec<String>,
 }
 
+impl Taken {
+    /// With the containers that run for these services.
+    pub(crate) fn of(has_admin: bool, services: &[ServiceTarget]) -> Self {
+        let of_service = |target: &ServiceTarget| match target {
+            ServiceTarget::Managed(service, _) => service.status().instances,
+            ServiceTarget::External(_) => Vec::new(),
+        };
+        let instances = services.iter().flat_map(of_service);
+        Self { has_admin, containers: instances.filter_map(|one| Some(one.container?.to_string())).collect() }
+    }
+}
+
 /// The process that takes over.
 #[derive(Debug)]
 pub(crate) struct Successor {
@@ -236,15 +248,6 @@ impl Predecessor {
     pub(crate) fn failed(&self, why: &str) {
         let _ = send(&self.socket, &json!({ "failed": why }), &[]); // it sees that this process ends
     }
-}
-
-/// The containers that run for these services.
-pub(crate) fn containers(services: &[ServiceTarget]) -> Vec<String> {
-    let of_service = |target: &ServiceTarget| match target {
-        ServiceTarget::Managed(service, _) => service.status().instances,
-        ServiceTarget::External(_) => Vec::new(),
-    };
-    services.iter().flat_map(of_service).filter_map(|one| Some(one.container?.to_string())).collect()
 }
 
 fn texts(list: &Value) -> Vec<String> {

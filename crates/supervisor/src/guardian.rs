@@ -17,7 +17,7 @@ mod message;
 mod spawn;
 
 pub(crate) use families::kill_marked;
-pub(crate) use link::{Link, Outgoing, await_ready, spawn_process, write};
+pub(crate) use link::{Link, Outgoing, Spawn, await_ready, spawn_process, write};
 pub(crate) use message::{Inherit, MARK, SpawnRequest};
 pub(crate) use spawn::LISTEN_FD;
 

@@ -1,5 +1,6 @@
 //! Every limit of this crate that is not a setting, with what happens beyond it.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// How long a connection may take to send HELLO (spec §10); beyond it RESET(PROTOCOL) and close.
@@ -63,9 +64,9 @@ pub const CONNECT_BY_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// it inherited.
 pub const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// First and longest pause between two tries to reach an engine of containers.
-pub const ENGINE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+pub const ENGINE_PAUSE: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(1);
 /// First and longest pause between two looks at whether a container is healthy.
-pub const HEALTH_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+pub const HEALTH_PAUSE: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_millis(500);
 /// How long a pull may take; beyond it it is given up, and the starts that wait for it fail.
 pub const PULL_TIME: Duration = Duration::from_secs(30 * 60);
 /// How long the removal of a container that has ended is tried; beyond it the next start of the gateway does it.

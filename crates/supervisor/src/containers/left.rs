@@ -1,25 +1,26 @@
 //! What runs already when a gateway starts: its own containers, which one before it has left, and those that it only
 //! starts and stops.
 
+use super::existing::listed;
 use super::labels::{GATEWAY, SERVICE, SETTINGS};
-use super::run::listed;
-use super::{Expected, Pause, Shared};
+use super::pause::Pause;
+use super::recipe::Recipe;
+use super::shared::{Left, Shared, short};
 use crate::limits::ENGINE_PAUSE;
 use crate::runtime::RuntimeEvent;
 use pilotlight_containers::{EngineError, Listed};
 use std::sync::Arc;
 
-/// A container of this gateway that nobody uses.
+/// What of a service may be found running.
 #[derive(Clone, Debug)]
-pub(super) struct Left {
-    pub(super) container: String,
-    pub(super) service: String,
-    pub(super) hash: String,
+pub(crate) struct Expected {
+    pub(crate) recipe: Recipe,
+    pub(crate) max: u32,
 }
 
 /// Looks once, as soon as the engine answers.
 pub(super) async fn look(shared: Arc<Shared>, expected: Vec<Expected>) {
-    let mut pause = Pause::new(ENGINE_PAUSE);
+    let mut pause = Pause::new(&ENGINE_PAUSE);
     let found = loop {
         match find(&shared, &expected).await {
             Ok(found) => break found,
@@ -82,9 +83,4 @@ async fn find(shared: &Shared, expected: &[Expected]) -> Result<Vec<(Arc<str>, u
 
 fn is_alive(container: &Listed) -> bool {
     matches!(container.state.as_str(), "running" | "paused")
-}
-
-/// The part of a number that people see.
-pub(super) fn short(id: &str) -> &str {
-    id.get(..12).unwrap_or(id)
 }

@@ -1,7 +1,8 @@
 //! Where a container is spoken to, and from when on.
 
+use super::pause::Pause;
 use super::recipe::Recipe;
-use super::{Pause, Shared};
+use super::shared::Shared;
 use crate::instance::{Address, Endpoint};
 use crate::limits::{HEALTH_PAUSE, PORT_PAUSE};
 use crate::spec::{HealthCheck, Transport};
@@ -59,7 +60,7 @@ impl Place {
 
     /// Waits until the program takes requests. Cancel safe.
     pub(super) async fn answers(self, recipe: &Recipe) {
-        let mut pause = Pause::new(PORT_PAUSE);
+        let mut pause = Pause::new(&(PORT_PAUSE.0..=PORT_PAUSE.1));
         loop {
             let answers = match self {
                 Self::Own(address) => TcpStream::connect(address).await.is_ok(),
@@ -106,7 +107,7 @@ pub(super) async fn healthy(shared: &Shared, id: u64, container: &Container) -> 
         return Ok(());
     }
     let is_podman = shared.engine.kind().await?.is_podman;
-    let mut pause = Pause::new(HEALTH_PAUSE);
+    let mut pause = Pause::new(&HEALTH_PAUSE);
     loop {
         if is_podman && let Err(error) = shared.engine.look_at_health(&container.id).await {
             tracing::debug!(%error, "cannot look at the health of a container");

@@ -1,14 +1,15 @@
 //! Follows the engine's events, and follows them again when it has been away. Then every instance looks at its
 //! container, because what became of it meanwhile was told to nobody.
 
-use super::{Pause, Shared};
+use super::pause::Pause;
+use super::shared::Shared;
 use crate::limits::ENGINE_PAUSE;
 use crate::runtime::RuntimeEvent;
 use pilotlight_containers::EngineError;
 use std::sync::Arc;
 
 pub(super) async fn watch(shared: Arc<Shared>) {
-    let mut pause = Pause::new(ENGINE_PAUSE);
+    let mut pause = Pause::new(&ENGINE_PAUSE);
     let mut was_away = false;
     loop {
         let ended = follow(&shared, &mut was_away, &mut pause).await;
@@ -23,7 +24,7 @@ pub(super) async fn watch(shared: Arc<Shared>) {
 
 async fn follow(shared: &Shared, was_away: &mut bool, pause: &mut Pause) -> Result<(), EngineError> {
     let mut events = shared.engine.events().await?;
-    *pause = Pause::new(ENGINE_PAUSE);
+    *pause = Pause::new(&ENGINE_PAUSE);
     if std::mem::replace(was_away, false) {
         shared.tell(RuntimeEvent::Back).await;
     }

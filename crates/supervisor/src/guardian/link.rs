@@ -70,6 +70,13 @@ pub(crate) struct Link {
     incoming: mpsc::Receiver<RuntimeEvent>,
 }
 
+/// What is executed, and the descriptors that it gets.
+#[derive(Debug)]
+pub(crate) struct Spawn {
+    pub(crate) request: SpawnRequest,
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
 /// An encoded message and the descriptors beside it.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -134,11 +141,10 @@ impl Link {
 }
 
 impl Runtime for Link {
-    /// What is executed, and the descriptors that it gets.
-    type Start = (SpawnRequest, Vec<OwnedFd>);
+    type Start = Spawn;
 
-    fn start(&mut self, (request, fds): Self::Start) -> io::Result<()> {
-        self.send(&ToGuardian::Spawn(Box::new(request)), fds)
+    fn start(&mut self, spawn: Spawn) -> io::Result<()> {
+        self.send(&ToGuardian::Spawn(Box::new(spawn.request)), spawn.fds)
     }
 
     /// A signal to the process group.

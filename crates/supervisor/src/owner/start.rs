@@ -10,7 +10,7 @@ use super::state::Owner;
 use super::way::Way;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::error::{Phase, StartError};
-use crate::guardian::{Inherit, LISTEN_FD, MARK, SpawnRequest};
+use crate::guardian::{Inherit, LISTEN_FD, MARK, Spawn, SpawnRequest};
 use crate::in_flight::{InFlightCounter, TellsIdle};
 use crate::instance::{Address, Endpoint, Instance, InstanceState, Which};
 use crate::isolation;
@@ -257,7 +257,7 @@ impl Owner {
         let identity = Identity { token: token.as_deref(), mark: &mark };
         let request = placed.applied(self.request(&handle, identity, inherit));
         match role {
-            Role::Candidate(_) => self.guardian()?.start((request, fds))?, // a zygote has imported the current release
+            Role::Candidate(_) => self.guardian()?.start(Spawn { request, fds })?, // a zygote has imported the current release
             Role::Member | Role::Successor(_) => self.execute(service, request, fds, now)?,
         }
         // From here on the guardian answers, so nothing may fail.

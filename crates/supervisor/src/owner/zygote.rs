@@ -14,7 +14,7 @@ use super::state::Owner;
 use super::timers::Timer;
 use super::zygote_table::{Start, Zygote};
 use crate::error::Exit;
-use crate::guardian::{Inherit, MARK, SpawnRequest};
+use crate::guardian::{Inherit, MARK, Spawn, SpawnRequest};
 use crate::limits::ZYGOTE_GRACE;
 use crate::log::{Pump, Tail};
 use crate::policy::hints::Hints;
@@ -69,7 +69,7 @@ impl Owner {
                 }
                 Ok(())
             }
-            None => self.guardian()?.start((request, fds)),
+            None => self.guardian()?.start(Spawn { request, fds }),
         }
     }
 
@@ -100,8 +100,8 @@ impl Owner {
         let mark = new_token()?;
         env.push((MARK.to_owned(), mark.clone()));
         let dir = spec.dir.as_ref().map(|dir| dir.as_os_str().to_owned());
-        self.guardian()?
-            .start((SpawnRequest { id, argv, dir, inherit_env, env, inherit: Inherit::Input, isolation: None }, fds))?;
+        let request = SpawnRequest { id, argv, dir, inherit_env, env, inherit: Inherit::Input, isolation: None };
+        self.guardian()?.start(Spawn { request, fds })?;
         // From here on the guardian answers, so nothing may fail.
         let tail = Arc::new(Tail::default());
         let record = &mut self.records[service];
@@ -256,7 +256,8 @@ impl Owner {
             self.tokens.insert(token.clone(), id);
             instance.token = Some(token);
         }
-        let spawned = self.guardian().and_then(|guardian| guardian.start((start.request, start.fds)));
+        let spawned =
+            self.guardian().and_then(|guardian| guardian.start(Spawn { request: start.request, fds: start.fds }));
         if let Err(error) = spawned {
             self.spawn_failed(id, format!("the gateway cannot start it: {error}"), now);
         }
