@@ -2,7 +2,6 @@
 sent again, limits, ends. The programs are stdio_program.py; test_mcp.py has those of others."""
 
 import json
-import os
 import re
 import unittest
 from pathlib import Path
@@ -257,7 +256,7 @@ class Streams(StdioCase):
         events.client.close()
         go.touch()
         again = client.stream("GET", Last_Event_ID=seen[0][0])
-        self.assertEqual([message["params"]["progress"] for _, message in [next(again) for _ in range(4)]], [1, 2, 3, 4])
+        self.assertEqual([next(again)[1]["params"]["progress"] for _ in range(4)], [1, 2, 3, 4])
         last = list(again)
         self.assertEqual([message["result"] for _, message in last], [{"done": True}])
         # All of it was sent, and can be asked for once more.

@@ -395,13 +395,8 @@ fn watch(on: bool) -> admin::Watch {
 /// The program: reads the arguments of the process, does what they say, gives the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    // Before anything else: the guardian must be small, and its own process may not have a thread yet. No option of it
-    // is anybody else's business.
-    if std::env::args_os().nth(1).is_some_and(|first| first == run::GUARDIAN) {
-        return guardian(std::env::args_os().nth(2).map(PathBuf::from));
-    }
-    if std::env::args_os().nth(1).is_some_and(|first| first == pilotlight_stdio::COMMAND) {
-        return adapter();
+    if let Some(code) = hidden() {
+        return code;
     }
     if let Some((companion, arguments)) = helped() {
         return companion.run(arguments);
@@ -409,7 +404,7 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let outcome = match arguments.command.unwrap_or(Command::Run { config: arguments.config }) {
-        Command::Run { config } => return run(&config.file),
+        Command::Run { config } => return run_ended(run::run(&config.file)),
         Command::Dev(arguments) => return run_ended(develop::run(&arguments)),
         Command::Check { config, json } => {
             let format = if json { Format::Json } else { Format::Text(commands::style_for_stderr()) };
@@ -472,6 +467,18 @@ fn schedules(name: Option<String>, run: Option<String>, gateway: Running) -> io:
     gateway.run(effect, |client, report, out| admin::schedules(client, &what, report, out))
 }
 
+/// What the gateway starts this program as, besides itself; no option of these is anybody else's business. Before
+/// anything else: the guardian must be small, and its own process may not have a thread yet.
+fn hidden() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let first = arguments.next()?;
+    if first == run::GUARDIAN {
+        return Some(guardian(arguments.next().map(PathBuf::from)));
+    }
+    let served = (first == pilotlight_stdio::COMMAND).then(|| pilotlight_stdio::run(arguments))?;
+    Some(run_ended(served.map(|()| run::Ended::Stopped).map_err(Into::into)))
+}
+
 fn guardian(runtime_dir: Option<PathBuf>) -> ExitCode {
     let code = pilotlight_supervisor::guardian::main();
     if let Some(dir) = runtime_dir {
@@ -479,22 +486,6 @@ fn guardian(runtime_dir: Option<PathBuf>) -> ExitCode {
         let _ = std::fs::remove_dir_all(dir);
     }
     code
-}
-
-/// The instance of a service with `transport = "stdio"`.
-fn adapter() -> ExitCode {
-    match pilotlight_stdio::run(std::env::args_os().skip(2)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            // Nobody may be left to be told.
-            let _ = writeln!(io::stderr(), "pilotlight stdio: {}", printable_lines(&e.to_string()));
-            Outcome::Failed.into()
-        }
-    }
-}
-
-fn run(file: &std::path::Path) -> ExitCode {
-    run_ended(run::run(file))
 }
 
 fn run_ended(ended: anyhow::Result<run::Ended>) -> ExitCode {

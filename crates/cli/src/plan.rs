@@ -85,21 +85,26 @@ impl Changes {
 }
 
 /// A service, without where it stands in the file.
-type Kind<'a> = (&'a ServiceKind, Option<&'a StdioOptions>);
+#[derive(PartialEq)]
+struct Kind<'a> {
+    kind: &'a ServiceKind,
+    stdio: Option<&'a StdioOptions>,
+}
 
 /// The services by their names.
 fn services(config: &Config) -> BTreeMap<String, Kind<'_>> {
-    let all = config.services.iter();
-    all.map(|service| (service.name().to_owned(), (&service.kind, service.stdio.as_ref()))).collect()
+    let services = config.services.iter();
+    services.map(|one| (one.name().to_owned(), Kind { kind: &one.kind, stdio: one.stdio.as_ref() })).collect()
 }
 
 /// Whether instances must go for it.
-fn replaces((new, new_stdio): &Kind<'_>, (old, old_stdio): &Kind<'_>) -> bool {
-    match (new, old) {
+fn replaces(new: &Kind<'_>, old: &Kind<'_>) -> bool {
+    let (stdio, is_told_same) = (new.stdio.is_some(), new.stdio == old.stdio);
+    match (new.kind, old.kind) {
         (ServiceKind::Managed(new), ServiceKind::Managed(old)) => {
             // The adapter is told of them when it starts.
             let times = |spec: &ServiceSpec| (spec.idle_timeout, spec.start_timeout, spec.stop_grace);
-            let is_told = new_stdio.is_some() && (new_stdio != old_stdio || times(new) != times(old));
+            let is_told = stdio && !(is_told_same && times(new) == times(old));
             is_told || new.needs_new_instances(old)
         }
         (_, ServiceKind::Managed(_)) => true,

@@ -7,7 +7,7 @@ use crate::message::{Kind, Message, as_line, id_of, parse};
 use crate::reply::{self, code};
 use crate::session::{JSON_WITHIN, Session, Sessions};
 use crate::settings::Mode;
-use crate::turn::{Era, NoEra, NoPlace, Out, Turn, Turns, Until};
+use crate::turn::{Era, NoEra, NoPlace, Out, Rest, Turn, Turns, Until};
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -227,12 +227,12 @@ impl Endpoint {
                     Ok(Some(Out::Answer { text, .. })) => return Ok(line_answer(text)),
                     Ok(Some(Out::Failed(error))) => return Ok(reply::json(StatusCode::BAD_GATEWAY, error)),
                     Ok(Some(Out::Before(text))) if accepted.events => {
-                        return Ok(reply::events(EventBody::of_turn(out, Some(text))));
+                        return Ok(reply::events(EventBody::new(Rest::of(out)).behind(text)));
                     }
                     Ok(Some(Out::Before(_))) => {}
                     Ok(None) if !is_answered => return Ok(reply::empty(StatusCode::ACCEPTED)),
                     Ok(None) => break,
-                    Err(_) => return Ok(reply::events(EventBody::of_turn(out, None))),
+                    Err(_) => return Ok(reply::events(EventBody::new(Rest::of(out)))),
                 }
             }
         }

@@ -92,6 +92,11 @@ impl Program {
     }
 }
 
+/// How it ended, as the end of a sentence.
+pub(crate) fn status(status: &Option<ExitStatus>) -> String {
+    status.map_or_else(String::new, |status| format!(" ({status})"))
+}
+
 /// Writes one line.
 ///
 /// # Cancel safety

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use pilotlight_pipe::Body;
 use serde_json::{Value, json};
 
-use crate::events::EventBody;
+use crate::events::{EventBody, Source};
 
 /// Codes of JSON-RPC, and those of MCP.
 pub(crate) mod code {
@@ -69,7 +69,7 @@ pub(crate) fn empty(status: StatusCode) -> Response<Body> {
 }
 
 /// A stream of messages.
-pub(crate) fn events(body: EventBody) -> Response<Body> {
+pub(crate) fn events(body: EventBody<impl Source + 'static>) -> Response<Body> {
     let mut response = with_type(StatusCode::OK, EVENTS, Body::new(body));
     response.headers_mut().insert(BUFFERING, HeaderValue::from_static("no"));
     response

@@ -1,9 +1,10 @@
 //! A client's own process, from `initialize` to DELETE or idleness (MCP until 2025-11-25).
 
 use crate::crew::{Crew, Member, NotStarted, left, locked, warn};
+use crate::events::{EventBody, Source};
 use crate::headers::{Accepted, PRIMING};
 use crate::message::{Kind, Message, parse};
-use crate::program::{Line, Program, write_line};
+use crate::program::{Line, Program, status, write_line};
 use crate::reply::{self, code};
 use crate::streams::{EventId, First, OpenError, Reader, Streams};
 use bytes::Bytes;
@@ -20,8 +21,6 @@ use std::time::Duration;
 use tokio::process::ChildStdin;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
-
-use crate::events::EventBody;
 
 /// How long the answer to a request may take before it is an event stream.
 pub(crate) const JSON_WITHIN: Duration = Duration::from_millis(100);
@@ -51,10 +50,6 @@ pub(crate) enum Ended {
     NoStart(Duration),
     #[error("the program refused `initialize`")]
     Refused,
-}
-
-pub(crate) fn status(status: &Option<ExitStatus>) -> String {
-    status.map_or_else(String::new, |status| format!(" ({status})"))
 }
 
 /// All sessions.
@@ -244,10 +239,16 @@ impl Heard {
         let place = is_primed.then(|| state.streams.place(self.reader));
         drop(state);
         self.knows_place |= is_primed;
-        reply::events(EventBody::of_session(self, place))
+        let body = EventBody::new(self);
+        reply::events(match place {
+            Some(place) => body.primed(place),
+            None => body,
+        })
     }
+}
 
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(EventId, Bytes)>> {
+impl Source for Heard {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Option<EventId>, Bytes)>> {
         let mut state = locked(&self.session.state);
         let next = state.streams.poll_next(self.reader, cx);
         if let Poll::Ready(Some(_)) = next {
@@ -255,7 +256,7 @@ impl Heard {
             self.knows_place = true;
             self.session.room.notify_one();
         }
-        next
+        next.map(|next| next.map(|(id, text)| (Some(id), text)))
     }
 }
 

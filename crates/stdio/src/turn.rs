@@ -1,18 +1,20 @@
-//! A process that has one request at a time, of any client (MCP since 2026-07-28, and programs that answer a line with a
-//! line).
+//! A process that has one request at a time, of any client (MCP since 2026-07-28, and programs that answer a line with
+//! a line).
 //!
 //! What it writes until the answer belongs to that request, so no id, token or log line of one client can get to
 //! another. A client that goes away before its answer ends the process: what it would still write belongs to nobody.
 
 use crate::crew::{Crew, Member, NotStarted, left, locked, warn};
+use crate::events::Source;
 use crate::message::{Kind, id_of, parse};
-use crate::program::{Line, Program, write_line};
+use crate::program::{Line, Program, status, write_line};
 use crate::reply::{self, code};
-use crate::session::status;
+use crate::streams::EventId;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::mpsc::Permit;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
@@ -39,6 +41,30 @@ pub(crate) enum Out {
     },
     /// There is no answer; an error in its place.
     Failed(Bytes),
+}
+
+/// What comes of a request, as the messages of a stream.
+pub(crate) struct Rest(Option<mpsc::Receiver<Out>>);
+
+impl Rest {
+    pub(crate) fn of(out: mpsc::Receiver<Out>) -> Self {
+        Self(Some(out))
+    }
+}
+
+impl Source for Rest {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Option<EventId>, Bytes)>> {
+        let Some(out) = &mut self.0 else { return Poll::Ready(None) };
+        let (text, is_last) = match ready!(out.poll_recv(cx)) {
+            Some(Out::Before(text)) => (text, false),
+            Some(Out::Answer { text, .. } | Out::Failed(text)) => (text, true),
+            None => return Poll::Ready(None),
+        };
+        if is_last {
+            self.0 = None;
+        }
+        Poll::Ready(Some((None, text)))
+    }
 }
 
 /// What ends a turn.

@@ -11,7 +11,7 @@ mod service;
 mod tls;
 
 pub use admission::{ROUTE_ALLOW, ROUTE_ALLOW_FORWARD, ROUTE_ALLOW_JWT, ROUTE_DENY, ROUTE_LIMIT};
-pub use cache::{CACHE, CACHE_REDIS};
+pub use cache::{CACHE, CACHE_REDIS, ROUTE_CACHE, ROUTE_CACHE_BYPASS, ROUTE_CACHE_KEY, ROUTE_CACHE_STORE};
 pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
 pub use limits::LIMITS;
@@ -198,40 +198,6 @@ pub const ROUTE_COMPRESS: &[Key] = &[
     key("types", A_LIST, "[\"text/*\", \"application/json\"]", &["gzip_types", "content_types", "mime_types", "match"]),
     key("min_size", A_SIZE, "\"1KiB\"", &["min_length", "gzip_min_length", "minimum_length", "threshold"]),
     key("algorithms", A_LIST, "[\"zstd\", \"br\", \"gzip\"]", &["encodings", "codings", "methods", "prefer"]),
-];
-
-/// The keys of `[routes.cache]`.
-pub const ROUTE_CACHE: &[Key] = &[
-    key("default_ttl", A_TIME, "\"5s\"", &["ttl", "lifetime", "default_lifetime", "proxy_cache_valid"]),
-    key("max_ttl", A_TIME, "\"1h\"", &["max_lifetime", "max_age", "s_maxage"]),
-    key("errors", "a time with its unit, or a table of statuses", "\"5s\"", &["negative", "negative_ttl", "error_ttl"]),
-    key("key", A_SECTION, "{ ignore_query = [\"utm_*\"] }", &["cache_key", "keys", "vary"]),
-    key("bypass", A_SECTION, "{ cookies = [\"session\"] }", &["skip", "no_cache", "proxy_cache_bypass", "pass"]),
-    key("store", A_SECTION, "{ types = [\"text/*\"] }", &["storing", "cacheable", "only"]),
-];
-
-/// The keys of `[routes.cache.key]`.
-pub const ROUTE_CACHE_KEY: &[Key] = &[
-    key("sort_query", TRUE_OR_FALSE, "true", &["sort", "query_sort", "query_string_sort"]),
-    key("ignore_query", A_LIST, "[\"utm_*\", \"fbclid\"]", &["ignore", "query_ignore", "exclude", "ignore_params"]),
-    key("only_query", A_LIST, "[\"page\", \"q\"]", &["only", "allow", "include", "query", "query_allow", "params"]),
-    key("cookies", A_LIST, "[\"theme\"]", &["cookie"]),
-    key("headers", A_LIST, "[\"accept-language\"]", &["header", "fields"]),
-];
-
-/// The keys of `[routes.cache.bypass]`.
-pub const ROUTE_CACHE_BYPASS: &[Key] = &[
-    key("methods", A_LIST, "[\"HEAD\"]", &["method"]),
-    key("cookies", A_LIST, "[\"session\", \"wordpress_*\"]", &["cookie"]),
-    key("headers", A_LIST, "[\"x-preview\"]", &["header", "fields"]),
-    key("query", A_LIST, "[\"preview\"]", &["params", "parameters", "args"]),
-];
-
-/// The keys of `[routes.cache.store]`.
-pub const ROUTE_CACHE_STORE: &[Key] = &[
-    key("statuses", "a list of statuses", "[\"2xx\", 404]", &["status", "codes"]),
-    key("types", A_LIST, "[\"text/*\", \"image/png\"]", &["content_types", "content_type", "mime_types"]),
-    key("max_object", A_SIZE, "\"64KiB\"", &["max_object_size", "object_size", "max_size"]),
 ];
 
 /// A part of the file.
