@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 readonly VENV=target/venv
 readonly DENY_VERSION=0.20.2
 readonly NEXTEST_VERSION=0.9.148 # a built one: PyPI has it
+# Both major versions of the SDK of MCP for Python: they speak different revisions.
+MCP_VERSIONS="1.30.0 2.3.0"
 readonly MDBOOK_VERSION=0.5.4 # likewise
 readonly NODE_MAJOR=18 # what sdk/node needs
 readonly GO_MINOR=19 # of Go 1, what sdk/go needs
@@ -320,6 +322,17 @@ for_test() {
     say "installing runtime clients of AWS Lambda into target/lambda, for the tests of functions; this takes some minutes, once"
     scripts/lambda-clients.sh target/lambda || die "they could not be installed (see above)"
   fi
+  for version in $MCP_VERSIONS; do
+    (install_mcp "target/mcp/${version%%.*}" "$version") || die "it could not be installed (see above)"
+  done
+}
+
+# Each in an environment of its own: they need other versions of what the others need.
+install_mcp() {
+  VENV=$1
+  [ "$("$VENV/bin/python" -c 'from importlib.metadata import version; print(version("mcp"))' 2>/dev/null)" = "$2" ] && return
+  say "installing the SDK of MCP for Python, $2, into $VENV, for the tests of programs on standard streams"
+  make_venv && pip_install "mcp==$2"
 }
 
 install_mdbook() {
