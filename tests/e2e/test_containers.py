@@ -226,7 +226,7 @@ class Containers(Conformance, RuntimeCase):
         gateway = self.run_with({"image": "localhost/none:1", "port": 80})
         line = [str(BINARY), "doctor", "--config", str(gateway.folder / "pilotlight.toml")]
         said = subprocess.run(line, capture_output=True, check=False, timeout=LIMIT, text=True).stdout
-        self.assertIn("Podman Engine", said)
+        self.assertIn("Podman 4", said)
         self.assertIn("does not have the image localhost/none:1", said)
 
 

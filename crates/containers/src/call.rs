@@ -4,7 +4,7 @@ use crate::error::EngineError;
 use crate::limits::{MAX_ANSWER, MAX_MESSAGE};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST};
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -34,6 +34,7 @@ pub(crate) struct Call {
 pub(crate) struct Answer {
     name: String,
     socket: Arc<PathBuf>,
+    head: HeaderMap,
     body: Incoming,
     /// What moves the bytes; ends with this.
     _connection: JoinSet<()>,
@@ -78,12 +79,9 @@ async fn exchange(socket: &Arc<PathBuf>, call: Call, name: &str) -> Result<Answe
     })?;
     let response = sender.send_request(request).await.map_err(failed)?;
     let status = response.status();
-    let answer = Answer {
-        name: name.to_owned(),
-        socket: Arc::clone(socket),
-        body: Response::into_body(response),
-        _connection: driver,
-    };
+    let (head, body) = response.into_parts();
+    let answer =
+        Answer { name: name.to_owned(), socket: Arc::clone(socket), head: head.headers, body, _connection: driver };
     // 304: it is in that state already.
     if status.is_success() || status == http::StatusCode::NOT_MODIFIED {
         return Ok(answer);
@@ -121,9 +119,14 @@ impl Answer {
         }
     }
 
+    /// A field of its head.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.head.get(name)?.to_str().ok()
+    }
+
     /// All of it.
     async fn bytes(self) -> Result<Bytes, EngineError> {
-        let Self { name, socket, body, _connection } = self;
+        let Self { name, socket, head: _, body, _connection } = self;
         let whole = Limited::new(body, MAX_ANSWER).collect().await;
         whole.map(|whole| whole.to_bytes()).map_err(|source| broken(&name, &socket, source))
     }

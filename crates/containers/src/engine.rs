@@ -5,7 +5,7 @@ use crate::error::EngineError;
 use crate::events::{Event, Events, Values};
 use crate::limits::{CALL_TIME, PULL_SILENCE, STOP_MARGIN, WORK_TIME};
 use crate::logs::Logs;
-use crate::model::{Container, Create, Created, ImageDetails, Listed, PullProgress, Version};
+use crate::model::{Container, Create, Created, ImageDetails, Listed, PullProgress};
 use bytes::Bytes;
 use http::Method;
 use serde_json::json;
@@ -73,16 +73,16 @@ impl Engine {
         if let Some(known) = self.known().clone() {
             return Ok(known);
         }
-        let answer = self.raw(Method::GET, "/version".to_owned(), None, CALL_TIME).await?;
-        let version: Version = answer.json().await?;
-        let api = negotiated(&version).map_err(|reason| EngineError::Answer {
-            call: "GET /version".to_owned(),
-            socket: self.socket.to_path_buf(),
-            reason,
-        })?;
-        let main = version.components.first();
-        let name = main.map_or_else(|| "engine".to_owned(), |main| format!("{} {}", main.name, main.version));
-        let is_podman = name.to_ascii_lowercase().contains("podman");
+        // Podman runs other programs to tell its version, and none to say that it is there.
+        let answer = self.raw(Method::GET, "/_ping".to_owned(), None, CALL_TIME).await?;
+        let newest = answer.field("api-version").unwrap_or_default();
+        let api =
+            negotiated(newest).ok_or_else(|| answer.unreadable(format!("{newest:?} is no version of the API")))?;
+        let podman = answer.field("libpod-api-version").map(|version| format!("Podman {version}"));
+        let is_podman = podman.is_some();
+        let server = || answer.field("server").and_then(|server| server.split(' ').next()).unwrap_or("the engine");
+        let name = podman.unwrap_or_else(|| server().replace('/', " "));
+        answer.done().await?;
         // Quicker than to ask, which an engine takes long to answer. Docker Desktop's, which is in a virtual machine,
         // is its user's as well.
         let is_rootless = std::fs::metadata(self.socket()).is_ok_and(|socket| socket.uid() != 0);
@@ -333,20 +333,10 @@ impl Event {
     }
 }
 
-/// The newest version that both know.
-fn negotiated(version: &Version) -> Result<(u32, u32), String> {
-    let read = |text: &str| {
-        let (major, minor) = text.split_once('.')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
-    };
-    let theirs: (u32, u32) =
-        read(&version.api_version).ok_or_else(|| format!("{:?} is no version of the API", version.api_version))?;
-    match read(&version.min_api_version) {
-        Some(oldest) if oldest > NEWEST => {
-            Err(format!("it speaks no version of the API before {}.{}, which is too new", oldest.0, oldest.1))
-        }
-        _ => Ok(theirs.min(NEWEST)),
-    }
+/// The newest version that both know; an engine that knows no such old one says so at the first call.
+fn negotiated(newest: &str) -> Option<(u32, u32)> {
+    let (major, minor) = newest.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?).min(NEWEST))
 }
 
 /// Name and tag, or digest.
@@ -377,17 +367,9 @@ mod tests {
 
     #[test]
     fn versions_are_negotiated() {
-        let version = |newest: &str, oldest: &str| {
-            negotiated(&Version {
-                api_version: newest.to_owned(),
-                min_api_version: oldest.to_owned(),
-                ..Version::default()
-            })
-        };
-        assert_eq!(version("1.41", "1.24"), Ok((1, 41)));
-        assert_eq!(version("1.51", "1.24"), Ok((1, 43)));
-        assert!(version("1.60", "1.50").unwrap_err().contains("1.50"));
-        assert!(version("", "").is_err());
+        assert_eq!(negotiated("1.41"), Some((1, 41)));
+        assert_eq!(negotiated("1.51"), Some((1, 43)));
+        assert_eq!(negotiated(""), None);
     }
 
     #[test]

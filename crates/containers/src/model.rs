@@ -296,23 +296,3 @@ pub struct PullProgress {
     /// Why it failed.
     pub error: Option<String>,
 }
-
-/// What an engine says of itself.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub(crate) struct Version {
-    pub(crate) api_version: String,
-    #[serde(rename = "MinAPIVersion", deserialize_with = "or_default")]
-    pub(crate) min_api_version: String,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) components: Vec<Component>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub(crate) struct Component {
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) name: String,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) version: String,
-}

@@ -121,7 +121,7 @@ fn check_port(
         (None, false) if port.is_none() && !section.mentions("port") => {
             let message = "the container has no `port`, so nobody knows where its program listens";
             found.push(
-                Diagnostic::error(Code::MissingKey, container.at.clone(), message)
+                Diagnostic::error(Code::Conflict, container.at.clone(), message)
                     .help("add port = 8080, or transport = \"pipe\" for a program with a Pilotlight SDK"),
             );
         }
@@ -210,7 +210,7 @@ fn compose(
     let Some(service) = text(section, "service", found) else {
         if !section.mentions("service") {
             let message = "a container of Compose is one of its services, and none is named";
-            found.push(Diagnostic::error(Code::MissingKey, field.at.clone(), message).help("add service = \"web\""));
+            found.push(Diagnostic::error(Code::Conflict, field.at.clone(), message).help("add service = \"web\""));
         }
         return None;
     };

@@ -32,7 +32,7 @@ pub(super) enum NotStarted {
     /// As a sentence fragment.
     Reason(String),
     /// It has ended before it was ready.
-    Ended(Held),
+    Ended(Box<Held>),
 }
 
 impl From<EngineError> for NotStarted {
@@ -91,7 +91,7 @@ pub(super) async fn begin(
             shared.tell(RuntimeEvent::Ready { id, endpoint: place.endpoint() }).await;
             Ok(held)
         }
-        Outcome::Ended => Err(NotStarted::Ended(held)),
+        Outcome::Ended => Err(NotStarted::Ended(Box::new(held))),
     }
 }
 

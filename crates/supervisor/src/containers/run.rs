@@ -191,7 +191,7 @@ impl Run {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "a container cannot be removed"),
             Err(_) => {
-                tracing::warn!(%container, "a container was not removed in time; the next start of this gateway does")
+                tracing::warn!(%container, "a container was not removed in time; the next start of this gateway does");
             }
         }
     }
