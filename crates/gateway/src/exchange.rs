@@ -22,6 +22,7 @@ use crate::error_pages::{ErrorBy, LoadedPage};
 use crate::forwarded::TrustForwarded;
 use crate::grpc;
 use crate::head::Head;
+use crate::json_choice::Choice;
 use crate::lookup::{CacheRequest, look_up};
 use crate::metrics::Verdict;
 use crate::options::RouteCache;
@@ -100,10 +101,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
         }
     };
     let route = found.route_of();
-    let record = match &found {
-        Found::Chooses(_) => Record::without_route(worker, timeline),
-        _ => Record::new(worker, route.map_or(&worker.common.metrics.none, |route| &route.series), timeline),
-    };
+    let record = recorded(worker, &found, timeline);
     record.traced(trace);
     if let Some(gate) = route.and_then(|route| route.gate.as_ref()) {
         record.admitted(gate, entry.place, client.peer());
@@ -146,6 +144,15 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
         Found::Own(..) => Box::pin(on_its_way.refuse(waiting, None, Failure::Bug)), // answered above
     };
     Reply::Later(PendingResponse::new(future, detached_fetch))
+}
+
+/// What is noted of a request, by its route, or until it has one.
+fn recorded(worker: &Rc<Worker>, found: &Found, timeline: Timeline) -> Rc<Record> {
+    match (found, found.route_of()) {
+        (Found::Chooses(_), _) => Record::without_route(worker, timeline),
+        (_, Some(route)) => Record::new(worker, &route.series, timeline),
+        (_, None) => Record::new(worker, &worker.common.metrics.none, timeline),
+    }
 }
 
 /// The timeline of a request for which Redis may have been asked, and its trace, if there are any.
@@ -198,7 +205,7 @@ fn find(
     let table = worker.common.table.load();
     let path = head.path();
     let route = table.find(head.authority(), path);
-    if let Some(choice) = table.choice(head.authority(), path, route)
+    if let Some(choice) = Choice::of(&table, head.authority(), path, route)
         && (entry.has_body || choice.plain.is_none())
     {
         return Ok(Found::Chooses(choice));

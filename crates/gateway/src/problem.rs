@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::admission::refusal::Refusal;
 use crate::error_pages::PageText;
 use crate::grpc::{self, GrpcStatus};
+use crate::json_rule::JsonRefusal;
 use crate::options::{Limits, Reloading, Settings};
 use crate::request_body::BodyError;
 use crate::upstream::UpstreamError;
@@ -44,11 +45,7 @@ pub(crate) enum Failure {
         path: String,
     },
     /// No route but such as bodies decide of, and none of these takes the request.
-    JsonRoute {
-        path: String,
-        fields: String,
-        why: JsonMiss,
-    },
+    JsonRoute(JsonRefusal),
     /// `only-if-cached` and nothing stored (RFC 9111 §5.2.1.7).
     OnlyIfCached,
     /// The client's body.
@@ -68,30 +65,13 @@ pub(crate) enum Failure {
     Bug,
 }
 
-/// Why fields of a body were not found, or lead nowhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum JsonMiss {
-    #[error("no route takes what is there")]
-    OtherValue,
-    #[error("there is no body")]
-    NoBody,
-    #[error("the body is compressed (Content-Encoding), which is not looked into")]
-    Encoded,
-    #[error("the body is no JSON object")]
-    Invalid,
-    #[error("the body is no whole JSON object")]
-    Short,
-    #[error("they are not all within its first {max_bytes} bytes (limits.json_look_ahead)")]
-    Far { max_bytes: usize },
-}
-
 impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::BadTarget | Self::MaxForwards | Self::NoHost => StatusCode::BAD_REQUEST,
             Self::Connect => StatusCode::NOT_IMPLEMENTED,
-            Self::NoRoute { .. } | Self::JsonRoute { why: JsonMiss::OtherValue, .. } => StatusCode::NOT_FOUND,
-            Self::JsonRoute { .. } => StatusCode::BAD_REQUEST,
+            Self::NoRoute { .. } => StatusCode::NOT_FOUND,
+            Self::JsonRoute(refusal) => refusal.status(),
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
             Self::Body(BodyError::TooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Body(BodyError::Timeout { .. } | BodyError::Dripping { .. } | BodyError::Late { .. }) => {
@@ -150,9 +130,7 @@ impl Failure {
             Self::NoRoute { path } => {
                 format!("no route matches {path}; `pilotlight explain URL` says which route a request has")
             }
-            Self::JsonRoute { path, fields, why } => {
-                format!("the route of {path} is chosen by {fields} of a JSON body, and {why}")
-            }
+            Self::JsonRoute(refusal) => refusal.to_string(),
             Self::OnlyIfCached => "the request says only-if-cached, and no fresh answer is stored".into(),
             Self::Body(e) => e.to_string(),
             Self::Start(e) => e.to_string(),
@@ -208,7 +186,7 @@ impl Failure {
             | Self::Upstream(UpstreamError::LengthRequired { .. }) => GrpcStatus::InvalidArgument,
             Self::Connect
             | Self::NoRoute { .. }
-            | Self::JsonRoute { .. }
+            | Self::JsonRoute(_)
             | Self::Files(_)
             | Self::Upstream(UpstreamError::NoExtendedConnect { .. })
             | Self::GrpcWithoutHttp2

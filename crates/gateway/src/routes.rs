@@ -18,6 +18,7 @@ use crate::admission::Gate;
 use crate::admission::forward::ForwardAddr;
 use crate::admission::spec::AdmissionSpec;
 use crate::error_pages::{ErrorPages, LoadedPages, PageLevels};
+use crate::json_routes::JsonRoutes;
 use crate::jwks::KeySources;
 use crate::metrics::Series;
 use crate::options::{
@@ -27,12 +28,6 @@ use crate::options::{
 use crate::path::normalized;
 use crate::schedules::ScheduleSpec;
 use crate::upgrades::Upgrades;
-
-mod json;
-
-pub(crate) use json::Choice;
-use json::JsonRoutes;
-pub use json::JsonRule;
 
 /// The longest wait for a page of an error that a service makes; then the gateway's own goes out.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -186,18 +181,7 @@ impl Table {
         };
         table.caches = routes.iter().any(|route| route.cache != RouteCache::Off && route.to.service().is_some());
         for (index, route) in routes.iter().enumerate() {
-            let paths = table.paths_of(route.host.as_deref());
-            if route.json.is_some() {
-                continue; // its host is known by it
-            }
-            let path = if route.exact { route.path.as_str() } else { route.path.trim_end_matches('/') };
-            let map = if route.exact {
-                &mut paths.exact
-            } else {
-                paths.longest = paths.longest.max(path.len());
-                &mut paths.prefix
-            };
-            map.entry(path.into()).or_insert(index);
+            table.place(index, route);
         }
         table.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
         let all = routes.iter().filter_map(|route| route.changes.as_ref()).map(|changes| &changes.errors);
@@ -240,6 +224,21 @@ impl Table {
         table.page_routes = page_routes;
         table.schedule_routes = schedule_routes;
         table
+    }
+
+    fn place(&mut self, index: usize, route: &RouteSpec) {
+        let paths = self.paths_of(route.host.as_deref());
+        if route.json.is_some() {
+            return; // its host is known by it
+        }
+        let path = if route.exact { route.path.as_str() } else { route.path.trim_end_matches('/') };
+        let map = if route.exact {
+            &mut paths.exact
+        } else {
+            paths.longest = paths.longest.max(path.len());
+            &mut paths.prefix
+        };
+        map.entry(path.into()).or_insert(index);
     }
 
     fn paths_of(&mut self, host: Option<&str>) -> &mut Paths {
@@ -327,10 +326,12 @@ impl Table {
 }
 
 impl Table {
-    /// The routes of which the body decides whether one of them takes the request, and not `plain`.
-    pub(crate) fn choice(&self, authority: &str, path: &str, plain: Option<&Arc<Route>>) -> Option<Box<Choice>> {
-        let candidates = self.json.as_ref()?.candidates(&self.routes, authority, path, plain);
-        (!candidates.is_empty()).then(|| Box::new(Choice { candidates, plain: plain.cloned() }))
+    /// The routes that could take a request before `plain`, if its body says so, the most specific first.
+    pub(crate) fn json_candidates(&self, authority: &str, path: &str, plain: Option<&Arc<Route>>) -> Vec<Arc<Route>> {
+        let Some(json) = &self.json else { return Vec::new() };
+        let host = host_of(authority).to_ascii_lowercase();
+        let found = json.candidates(&self.routes, &host, &normalized(path), plain.map(|route| &***route));
+        found.into_iter().filter_map(|index| self.routes.get(index).cloned()).collect()
     }
 }
 

@@ -17,6 +17,7 @@ mod deploy;
 mod end;
 mod freeze;
 mod greeting;
+mod group_table;
 mod groups;
 mod instance_record;
 mod memory;

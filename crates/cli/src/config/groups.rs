@@ -7,9 +7,9 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::readers::check_name;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_size, a_time, noted, type_name};
-use super::service::check_name;
 use super::shown::{printable, shown};
 use super::value::{HumanSize, HumanTime, nearest};
 

@@ -4,7 +4,7 @@ use http::HeaderName;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::schema::Part;
+use super::schema::{self, Part};
 use super::section::{Field, Section, noted, type_name};
 use super::shown::shown;
 use super::value::{Rejected, nearest};
@@ -140,4 +140,23 @@ pub(super) fn passed_field(word: &str) -> Result<HeaderName, Rejected> {
             "name one that only says who the client is, for example \"X-User\"",
         )),
     }
+}
+
+/// `what` has a name: a service, a group.
+pub(super) fn check_name(name: &str, what: &str, at: &Span) -> Result<(), Diagnostic> {
+    let is_good = !name.is_empty()
+        && name.len() <= schema::MAX_NAME
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
+    if is_good {
+        return Ok(());
+    }
+    let simple: String =
+        name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
+    let simple = if simple.is_empty() || simple.len() > schema::MAX_NAME { "users".to_owned() } else { simple };
+    let message = format!(
+        "{} is not a name for a {what}: it has 1 to {} of a-z, 0-9, `-` and `_`",
+        shown(name),
+        schema::MAX_NAME
+    );
+    Err(Diagnostic::error(Code::BadValue, at.clone(), message).help(format!("write for example [{what}s.{simple}]")))
 }

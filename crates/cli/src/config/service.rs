@@ -17,7 +17,7 @@ use super::groups::Groups;
 use super::isolation;
 use super::lambda;
 use super::model::{IsolationSpans, Service, ServiceKind, ServiceSpans, joined};
-use super::readers::{choice, non_empty, read_words};
+use super::readers::{check_name, choice, non_empty, read_words};
 use super::releases;
 use super::scaling;
 use super::schema::{self, Part};
@@ -208,25 +208,6 @@ fn cgi(
         Some(Cgi { options, folders }) => (Some(Arc::new(options)), folders),
         None => (is_cgi.then(Arc::default), Vec::new()),
     }
-}
-
-/// `what` has a name: a service, a group.
-pub(super) fn check_name(name: &str, what: &str, at: &Span) -> Result<(), Diagnostic> {
-    let is_good = !name.is_empty()
-        && name.len() <= schema::MAX_NAME
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
-    if is_good {
-        return Ok(());
-    }
-    let simple: String =
-        name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
-    let simple = if simple.is_empty() || simple.len() > schema::MAX_NAME { "users".to_owned() } else { simple };
-    let message = format!(
-        "{} is not a name for a {what}: it has 1 to {} of a-z, 0-9, `-` and `_`",
-        shown(name),
-        schema::MAX_NAME
-    );
-    Err(Diagnostic::error(Code::BadValue, at.clone(), message).help(format!("write for example [{what}s.{simple}]")))
 }
 
 fn external(

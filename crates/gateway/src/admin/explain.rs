@@ -14,10 +14,11 @@ use super::target::Target;
 use crate::admission::Gate;
 use crate::compress;
 use crate::field_rules::{FieldRules, FieldValue};
+use crate::json_choice::Choice;
 use crate::options::{LambdaOptions, RouteLimit, RouteTo, ServiceTarget};
 use crate::path::normalized;
 use crate::redirect::Redirect;
-use crate::routes::{Choice, Route, host_of};
+use crate::routes::{Route, host_of};
 use crate::template::Facts;
 
 mod cache;
@@ -47,7 +48,7 @@ pub(super) fn explain(
         map.insert("certificate".into(), certificate::explain(shared, host_of(&target.authority)));
     }
     let plain = table.find(&target.authority, target.path());
-    let choice = table.choice(&target.authority, target.path(), plain);
+    let choice = Choice::of(&table, &target.authority, target.path(), plain);
     if let Some(choice) = &choice {
         map.insert("json".into(), json_choice(choice, data));
     }

@@ -16,10 +16,12 @@ use crate::admission::{Asker, Checked, Entered};
 use crate::client::outgoing::Outgoing;
 use crate::deadline::Deadline;
 use crate::head::Head;
-use crate::problem::{Failure, JsonMiss};
+use crate::json_choice::Choice;
+use crate::json_rule::{JsonMiss, JsonRefusal};
+use crate::problem::Failure;
 use crate::request_body::{BodyError, BodySource, ReadError};
 use crate::response::ResponseHead;
-use crate::routes::{Choice, Route};
+use crate::routes::Route;
 use crate::timing::{Layer, Moment};
 
 /// Chooses the route, and has the request answered on it.
@@ -79,7 +81,7 @@ async fn pick(waiting: &mut Waiting, request: &mut OnItsWay, choice: &Choice) ->
             let deadline = request.worker.deadlines.deadline();
             let mut ahead =
                 Ahead { pieces: VecDeque::new(), held: 0, has_length: body.remaining().is_some(), rest: body };
-            let missed = ahead.read(&mut scanner, limits.json_look_ahead, (limits.body_timeout, deadline)).await;
+            let missed = ahead.read(&mut scanner, limits.json_look_ahead, limits.body_timeout, deadline).await;
             request.request.body = Some(Box::new(ahead));
             if std::mem::take(&mut waiting.expects_continue) {
                 head.change_fields(|fields| drop(fields.remove(EXPECT))); // the client has been told
@@ -87,10 +89,12 @@ async fn pick(waiting: &mut Waiting, request: &mut OnItsWay, choice: &Choice) ->
             missed?
         }
     };
-    choice.pick(&scanner).cloned().ok_or_else(|| Failure::JsonRoute {
-        path: request.request.head.path().to_owned(),
-        fields: choice.fields(),
-        why: missed.unwrap_or(JsonMiss::OtherValue),
+    choice.pick(&scanner).cloned().ok_or_else(|| {
+        Failure::JsonRoute(JsonRefusal {
+            path: request.request.head.path().to_owned(),
+            fields: choice.fields(),
+            why: missed.unwrap_or(JsonMiss::OtherValue),
+        })
     })
 }
 
@@ -115,7 +119,8 @@ impl Ahead {
         &mut self,
         scanner: &mut Scanner,
         max_bytes: usize,
-        (within, deadline): (Duration, Deadline),
+        within: Duration,
+        deadline: Deadline,
     ) -> Result<Option<JsonMiss>, Failure> {
         deadline.set(within);
         loop {

@@ -10,9 +10,10 @@ use super::inbound::Passage;
 use super::{own, site};
 use crate::body::ResponseBody;
 use crate::head::Head;
+use crate::json_choice::Choice;
 use crate::metrics::Verdict;
 use crate::problem::Failure;
-use crate::routes::{Choice, Route};
+use crate::routes::Route;
 use crate::target::Hop;
 use crate::worker::Worker;
 

@@ -9,9 +9,9 @@ use pilotlight_content_coding::CompressOptions;
 use pilotlight_files::FilesOptions;
 
 use crate::admission::spec::AdmissionSpec;
+use crate::json_rule::JsonRule;
 use crate::redirect::Redirect;
 use crate::route_changes::RouteChanges;
-use crate::routes::JsonRule;
 use crate::upgrades::Upgrades;
 
 /// One route. The precedence is: exact host, then the longest wildcard host, then no host; within these the exact path,

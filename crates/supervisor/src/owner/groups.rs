@@ -4,6 +4,7 @@
 //! make room, and who is reviewed again when room has become free. Everything that starts an instance asks here first:
 //! requests and floors (`within_budget`), successors, and releases that are tried (`has_room_beside`).
 
+use super::group_table::Wish;
 use super::instance_record::{AskedBy, Frozen, InstanceRecord, Stage};
 use super::state::Owner;
 use super::timers::Timer;
@@ -13,32 +14,8 @@ use crate::instance::InstanceState;
 use crate::policy::groups::{Group, Member, Need, Standing, Usage, Want};
 use crate::policy::orders::Orders;
 use crate::policy::scale::Load;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// The groups that there are or were; a group has as many services as the file says, and there are few.
-#[derive(Debug, Default)]
-pub(super) struct GroupTable(Vec<GroupRecord>);
-
-#[derive(Debug)]
-struct GroupRecord {
-    name: String,
-    /// What its services want, by their numbers.
-    wants: BTreeMap<usize, Wish>,
-    over_since: Option<Instant>,
-    /// When the group is looked at again.
-    look_at: Option<Instant>,
-}
-
-/// What a service wanted when it was reviewed.
-#[derive(Clone, Copy, Debug)]
-struct Wish {
-    need: Need,
-    count: u32,
-    /// Since when people want it to run, without a request.
-    asked: Option<Instant>,
-}
 
 /// What a review has found that its group has to agree to.
 pub(super) struct Proposal {
@@ -47,17 +24,6 @@ pub(super) struct Proposal {
     pub(super) start_asked: bool,
     /// The instance that `orders` would have replaced.
     pub(super) replaceable: Option<u64>,
-}
-
-impl GroupTable {
-    fn index(&mut self, name: &str) -> usize {
-        if let Some(index) = self.0.iter().position(|group| group.name == name) {
-            return index;
-        }
-        let record = GroupRecord { name: name.to_owned(), wants: BTreeMap::new(), over_since: None, look_at: None };
-        self.0.push(record);
-        self.0.len() - 1
-    }
 }
 
 impl Owner {

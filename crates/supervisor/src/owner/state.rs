@@ -4,7 +4,7 @@
 
 use super::candidate::Switched;
 use super::greeting::Greeting;
-use super::groups::GroupTable;
+use super::group_table::GroupTable;
 use super::instance_record::{InstanceRecord, RuntimeKind};
 use super::orphans::Orphans;
 use super::process_group::continue_group;

@@ -1,4 +1,4 @@
-//! The keys of what limits clients.
+//! The keys of `[limits]`.
 
 use super::key::{A_SIZE, A_TIME, A_TIME_OR_NONE, Key, key};
 
