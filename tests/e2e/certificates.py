@@ -36,5 +36,15 @@ class Authority:
         new[0].rename(certificate)
         return certificate, key
 
+    def issue_expired(self, *names):
+        """The same, of a time that was over yesterday."""
+        certificate, key = self.issue(*names, file="expired")
+        request = self.folder / "expired.csr"
+        self._openssl("req", "-new", "-key", key, "-subj", f"/CN={names[0]}", "-out", request, "-addext",
+                      f"subjectAltName=DNS:{names[0]}")  # fmt: skip
+        self._openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key, "-days", "-1",
+                      "-copy_extensions", "copy", "-out", certificate)  # fmt: skip
+        return certificate, key
+
     def _openssl(self, *arguments):
         subprocess.run(["openssl", *map(str, arguments)], cwd=self.folder, check=True, capture_output=True)

@@ -111,6 +111,10 @@ balance = { max_failures = 1, retry_percent = 10, retry_per_second = 1 }
 max_connections = 100
 queue = { max = 5, timeout = "1s" }
 health = { path = "/up", interval = "1s", healthy = 1, unhealthy = 1 }
+[services.secure]
+url = "https://c.test"
+proxy_protocol = "v2"
+tls = { server_name = "d.test", pins = ["sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="] }
 [[schedules]]
 cron = "30 2 * * 1-5"
 service = "a"

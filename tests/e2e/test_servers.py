@@ -5,10 +5,13 @@ import collections
 import json
 import socket
 import subprocess
+import tempfile
 import threading
 import urllib.request
+from pathlib import Path
 
-from harness import BINARY, PYTHON, Gateway, TestCase, config, in_threads, route, service, setUpModule
+from h2c_service import Server as H2cServer
+from harness import BINARY, HERE, PYTHON, Gateway, TestCase, config, in_threads, route, service, setUpModule
 from http1 import eventually
 from test_operate import ADMIN, Unix
 
@@ -396,8 +399,8 @@ class Limits(ServersCase):
         self.busy(gateway, 1)
         self.assertTrue(eventually(lambda: self.open(gateway) == [1], 20))
         late = self.assert_problem(gateway.get("/"), 503)
-        said = "max_connections requests open, and this one has waited for queue.timeout (0.1 s)"
-        self.assertIn(said, late["detail"])
+        self.assertIn("max_connections requests open", late["detail"])
+        self.assertIn("this one has waited for queue.timeout (0.1 s)", late["detail"])
         text = service(url=server.url, max_connections=1, queue={"max": 1, "timeout": "1m"})
         other = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
         self.busy(other, 2)
@@ -412,6 +415,169 @@ class Limits(ServersCase):
         self.busy(gateway, 4)
         answers = in_threads(4, lambda _: gateway.get("/").status)
         self.assertEqual(answers, [200] * 4)
+
+
+class Sticky(ServersCase):
+    """`by = "sticky:NAME"`: a cookie of the gateway's says to which server a client comes back."""
+
+    def ask(self, gateway, cookie=None):
+        """Who answered, and what the client is told."""
+        answer = gateway.get("/", fields=[("cookie", cookie)] if cookie else [])
+        self.assertEqual(answer.status, 200, answer)
+        return answer.body.decode(), answer.get("set-cookie")
+
+    def clients(self, gateway):
+        """A cookie of each server."""
+        found = {}
+        while len(found) < 2:
+            name, told = self.ask(gateway)
+            self.assertRegex(told, r"^at=[0-9a-f]{16}; Path=/; HttpOnly; SameSite=Lax$")
+            found[name] = told.split(";")[0]
+        return found
+
+    def test_a_client_comes_back_and_is_told_once(self):
+        gateway = self.gateway(self.servers("ab"), by="sticky:at")
+        for name, cookie in self.clients(gateway).items():
+            for _ in range(10):
+                self.assertEqual(self.ask(gateway, f"x=1; {cookie}"), (name, None))
+
+    def test_what_is_no_server_is_replaced(self):
+        gateway = self.gateway(self.servers("ab"), by="sticky:at")
+        for cookie in ("at=0123456789abcdef", "at=", "at=127.0.0.1", "other=1"):
+            self.assertIsNotNone(self.ask(gateway, cookie)[1], cookie)
+
+    def test_a_server_that_is_gone_sends_its_clients_to_another_one(self):
+        gone, other = servers = self.servers("ab")
+        gateway = self.gateway(servers, by="sticky:at", max_failures=1, eject_time="1m")
+        cookies = self.clients(gateway)
+        gone.kill()
+        name, told = self.ask(gateway, cookies["a"])
+        self.assertEqual((name, told.split(";")[0]), ("b", cookies["b"]))
+        self.assertEqual(self.ask(gateway, cookies["b"]), ("b", None))
+
+    def test_it_is_the_same_in_every_gateway_with_the_same_secret(self):
+        servers = self.servers("ab")
+        with tempfile.TemporaryDirectory() as folder:
+            secret = Path(folder) / "secret"
+            secret.write_text("of all gateways")
+            first = self.clients(self.gateway(servers, by="sticky:at", sticky_key=str(secret)))
+            other = self.gateway(servers[::-1], by="sticky:at", sticky_key=str(secret))
+            self.assertEqual({name: self.ask(other, cookie) for name, cookie in first.items()},
+                             {name: (name, None) for name in first})  # fmt: skip
+            self.assertNotEqual(first, self.clients(self.gateway(servers, by="sticky:at")))
+
+    def test_a_stored_response_gives_nobody_the_cookie_of_another(self):
+        servers = self.servers("ab")
+        urls = [one.url for one in servers]
+        text = config(service(url=urls, balance={"by": "sticky:at"}), route(cache="1h"), ADMIN)
+        gateway = self.start(Gateway(BINARY, text))
+        self.assertIsNotNone(gateway.get("/kept").get("set-cookie"))
+        hit = gateway.get("/kept")
+        self.assertIn("hit", hit.get("cache-status"))
+        self.assertIsNone(hit.get("set-cookie"))
+
+
+class OtherProtocols(ServersCase):
+    """Lists of servers that speak something else than HTTP/1.1."""
+
+    def test_h2c(self):
+        with H2cServer() as one, H2cServer() as other:
+            gateway = self.start(Gateway(BINARY, config(service(url=[one.url, other.url]), route(), ADMIN)))
+            for _ in range(40):
+                self.assertEqual(gateway.get("/").status, 200)
+            self.assertTrue(one.seen and other.seen)
+            self.assertEqual(len(one.seen) + len(other.seen), 40)
+            one.listener.close()
+            self.assertEqual(self.open(gateway), [0, 0])
+
+    def test_h2c_with_one_that_is_gone(self):
+        with socket.socket() as nobody, H2cServer() as server:
+            nobody.bind(("127.0.0.1", 0))
+            urls = [f"h2c://127.0.0.1:{nobody.getsockname()[1]}", server.url]
+            gateway = self.start(Gateway(BINARY, config(service(url=urls), route(), ADMIN)))
+            self.assertEqual({gateway.get("/").status for _ in range(30)}, {200})
+            self.assertEqual(self.states(gateway)[urls[0].removeprefix("h2c://")], "ejected")
+
+    def programs(self, protocol, count=2):
+        """Programs that answer with their process, and their addresses."""
+        found = []
+        for _ in range(count):
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                command = [PYTHON, "-B", str(HERE / "cgi_service.py"), protocol, str(listener.fileno())]
+                process = subprocess.Popen(command, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL)
+                found.append((process, f"{protocol}://127.0.0.1:{listener.getsockname()[1]}"))
+            self.addCleanup(lambda process=process: (process.kill(), process.wait()))
+        return found
+
+    def test_fastcgi_scgi_and_uwsgi(self):
+        for protocol in ("fastcgi", "scgi", "uwsgi"):
+            with self.subTest(protocol):
+                programs = self.programs(protocol)
+                urls = [url for _, url in programs]
+                balance = {"max_failures": 1, "eject_time": "1m"}
+                text = config(service(url=urls, balance=balance, health={"path": "/env"}), route(), ADMIN)
+                gateway = self.start(Gateway(BINARY, text))
+                self.assertEqual({gateway.get("/env").status for _ in range(20)}, {200})
+                gone, url = programs[0]
+                gone.kill()
+                gone.wait()
+                self.assertEqual({gateway.get("/env").status for _ in range(20)}, {200})
+                self.assertNotEqual(self.states(gateway)[url.split("://")[1]], "in")
+
+    def echo(self):
+        """A server that switches to a protocol in which it says what it hears."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        heard = []
+
+        def talk(client):
+            with client:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += client.recv(4096)
+                heard.append(head)
+                client.sendall(
+                    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+                )
+                while data := client.recv(4096):
+                    client.sendall(data)
+
+        def accept():
+            while True:
+                try:
+                    client = listener.accept()[0]
+                except OSError:
+                    return
+                threading.Thread(target=talk, args=(client,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}", heard
+
+    def test_websockets_are_shared_and_hold_their_place(self):
+        (one, heard), (other, heard_too) = self.echo(), self.echo()
+        gateway = self.start(Gateway(BINARY, config(service(url=[one, other]), route(), ADMIN)))
+        clients = []
+        for number in range(6):
+            client = socket.create_connection(gateway.address, 20)
+            self.addCleanup(client.close)
+            client.sendall(
+                b"GET /chat HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+                b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            )
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += client.recv(4096)
+            self.assertIn(b" 101 ", head)
+            clients.append(client)
+            # Each goes to the one with fewer open ones.
+            self.assertEqual(sorted(self.open(gateway)), [(number + 1) // 2, (number + 2) // 2])
+        for client in clients:
+            client.sendall(b"hello")
+            self.assertEqual(client.recv(100), b"hello")
+        self.assertEqual((len(heard), len(heard_too)), (3, 3))
+        for client in clients:
+            client.close()
+        self.assertTrue(eventually(lambda: self.open(gateway) == [0, 0], 20))
 
 
 class Budget(ServersCase):
@@ -445,6 +611,10 @@ class Budget(ServersCase):
         up = {f'service="demo",server="{one.address}"': number for one, number in ((gone, 0), (other, 1))}
         self.assertEqual(self.metric(gateway, "pilotlight_server_up"), up)
         self.assertEqual(set(self.metric(gateway, "pilotlight_server_requests_open").values()), {0})
+        command = [str(BINARY), "status", "demo", "--socket", str(gateway.folder / "admin.sock")]
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        self.assertRegex(told, rf"{gone.address} +ejected, .* left +0\n")
+        self.assertRegex(told, rf"{other.address} +in +0\n")
 
 
 class Instances(ServersCase):

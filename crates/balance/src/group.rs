@@ -39,6 +39,8 @@ pub struct Ask {
     /// Of what goes to one server: [`key`](crate::key) of a client's address, say. Without it, the server with fewer
     /// open requests of two takes it.
     pub key: Option<u64>,
+    /// Where its client was before, who is to stay there while that server has room and is not left out.
+    pub at: Option<usize>,
     /// Where the request was before. They are asked again only if there are no others.
     pub tried: Tried,
 }
@@ -98,6 +100,7 @@ impl Group {
             let index = match ask.key {
                 _ if candidates.count == 0 => return None,
                 _ if candidates.count == 1 => candidates.all[0].index,
+                _ if candidates.have(ask.at) => ask.at?,
                 None => self.least_of_two(&candidates, ask.chance),
                 Some(key) => self.of_key(&candidates, key),
             };
@@ -252,6 +255,10 @@ impl Member {
 }
 
 impl Candidates {
+    fn have(&self, index: Option<usize>) -> bool {
+        self.all[..self.count].iter().any(|candidate| Some(candidate.index) == index)
+    }
+
     /// The place of one, by weight, among all but `without`.
     fn draw(&self, chance: u64, without: Option<usize>) -> usize {
         let left = self.weight - without.map_or(0, |place| self.all[place].weight);

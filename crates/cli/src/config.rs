@@ -77,6 +77,7 @@ mod scaling;
 mod schedules;
 pub mod schema;
 mod section;
+mod server_tls;
 mod service;
 mod shown;
 mod stdio;

@@ -143,7 +143,7 @@ fn with_known(targets: Vec<ServiceTarget>, known: &[ServiceTarget]) -> Vec<Servi
     let known = |target: ServiceTarget| match target {
         ServiceTarget::External(new) => {
             let old = known.iter().find_map(|old| match old {
-                ServiceTarget::External(old) => Some(old).filter(|old| old.spec() == new.spec()),
+                ServiceTarget::External(old) => Some(old).filter(|old| old.is_as(&new)),
                 ServiceTarget::Managed(..) => None,
             });
             ServiceTarget::External(old.map_or(new, Arc::clone))

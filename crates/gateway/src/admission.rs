@@ -13,13 +13,12 @@
 //!
 //! Invariant: a request is counted once, wherever it is counted: who looks first hands on what was found ([`Checked`]).
 
-use std::borrow::Cow;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, COOKIE};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 use pilotlight_cache_redis::{Counted as SharedCount, SharedRate, Tier};
 use serde_json::{Value, json};
@@ -38,8 +37,8 @@ mod remembered;
 pub(crate) mod spec;
 mod verifier;
 
-use asker::cookie;
 pub(crate) use asker::{Asker, AskerFields};
+use asker::{Key, KeyBy};
 use basic::{Basic, Credentials, Verdict};
 use counts::{Counts, KeyHash, PaidUntil};
 use forward::{Forward, ForwardAddr, remove_alike};
@@ -327,15 +326,13 @@ impl Gate {
     }
 
     fn key_of<'a>(&self, asker: &Asker<'a, impl AskerFields>) -> Key<'a> {
-        match &self.spec.limit.by {
-            LimitBy::Client => Key::of(asker.address),
-            LimitBy::Route => Key::All,
-            LimitBy::Header(name) => asker.fields.only(name).map_or_else(|| Key::of(asker.address), Key::Value),
-            LimitBy::Cookie(name) => {
-                let cookies = asker.fields.only(&COOKIE).unwrap_or_default();
-                cookie(cookies, name.as_bytes()).map_or_else(|| Key::of(asker.address), Key::Value)
-            }
-        }
+        let by = match &self.spec.limit.by {
+            LimitBy::Route => return Key::All,
+            LimitBy::Client => KeyBy::Client,
+            LimitBy::Header(name) => KeyBy::Header(name),
+            LimitBy::Cookie(name) => KeyBy::Cookie(name),
+        };
+        Key::new(by, asker.fields, || asker.address)
     }
 }
 
@@ -344,43 +341,6 @@ impl Gate {
 enum Counted {
     Rate,
     Open,
-}
-
-/// What requests that are counted together have in common.
-#[derive(Clone, Copy, Hash)]
-enum Key<'a> {
-    All,
-    V4(u32),
-    /// The network of one subscriber.
-    V6(u64),
-    /// Clients that connect by a Unix socket.
-    Local,
-    Value(&'a [u8]),
-}
-
-impl Key<'_> {
-    fn of(address: Option<IpAddr>) -> Self {
-        match address.map(|address| address.to_canonical()) {
-            None => Self::Local,
-            Some(IpAddr::V4(address)) => Self::V4(address.to_bits()),
-            Some(IpAddr::V6(address)) => Self::V6(prefix64(address)),
-        }
-    }
-
-    /// The same for other gateways: what it is, and which.
-    fn parts(&self) -> (&'static [u8], Cow<'_, [u8]>) {
-        match self {
-            Self::All => (b"all", Cow::Borrowed(b"")),
-            Self::V4(address) => (b"v4", Cow::Owned(address.to_be_bytes().into())),
-            Self::V6(network) => (b"v6", Cow::Owned(network.to_be_bytes().into())),
-            Self::Local => (b"local", Cow::Borrowed(b"")),
-            Self::Value(value) => (b"value", Cow::Borrowed(value)),
-        }
-    }
-}
-
-fn prefix64(address: Ipv6Addr) -> u64 {
-    (address.to_bits() >> 64) as u64
 }
 
 /// One of the requests that may be open at a time, until it is dropped.

@@ -1,25 +1,38 @@
-//! The socket of a client, with TLS or without, as one type. What a client's connection asks of it costs the plain one
-//! a branch.
+//! The socket of a client, or to a server, with TLS or without, as one type. What a connection asks of it costs the
+//! plain one a branch.
 
 use std::io;
+use std::ops::DerefMut;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use pilotlight_files::Sendable;
+use pilotlight_send_batch::Batch;
+use rustls::{ClientConnection, ConnectionCommon, ServerConnection, SideData};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::net::Socket;
 use crate::tls_socket::TlsSocket;
 
 /// A connected socket of a client.
-pub(crate) enum ClientSocket {
+pub(crate) type ClientSocket = PeerSocket<ServerConnection>;
+
+/// A connected socket to a server, or to an instance.
+pub(crate) type ServerSocket = PeerSocket<ClientConnection>;
+
+/// A connected socket.
+pub(crate) enum PeerSocket<C> {
     Plain(Socket),
-    Tls(Box<TlsSocket>),
+    Tls(Box<TlsSocket<C>>),
 }
 
-impl ClientSocket {
+impl<C, D> PeerSocket<C>
+where
+    C: DerefMut<Target = ConnectionCommon<D>>,
+    D: SideData + 'static,
+{
     /// Nothing any more: the socket has moved elsewhere.
     pub(crate) const CLOSED: Self = Self::Plain(Socket::CLOSED);
 
@@ -163,7 +176,51 @@ impl ClientSocket {
     }
 }
 
-impl AsyncRead for ClientSocket {
+impl ServerSocket {
+    /// Has its small messages go out with those of its worker's other connections, if they need not be encrypted.
+    pub(crate) fn in_batch(self, batch: &Batch) -> Self {
+        match self {
+            Self::Plain(socket) => Self::Plain(socket.in_batch(batch)),
+            tls @ Self::Tls(_) => tls,
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.socket().is_closed()
+    }
+
+    pub(crate) fn is_unix(&self) -> bool {
+        self.socket().is_unix()
+    }
+
+    /// Whether nothing has come on it that nobody has asked for, nor its end. With TLS, tickets for resumption may.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        match self {
+            Self::Plain(socket) => {
+                let read = socket.try_read(&mut [0; 1]);
+                matches!(read, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+            }
+            Self::Tls(tls) => {
+                let mut cx = Context::from_waker(Waker::noop());
+                tls.poll_read_buf(&mut cx, &mut BytesMut::with_capacity(1)).is_pending()
+            }
+        }
+    }
+
+    /// What was agreed on to be spoken (ALPN).
+    pub(crate) fn protocol(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(tls) => tls.protocol(),
+        }
+    }
+}
+
+impl<C, D> AsyncRead for PeerSocket<C>
+where
+    C: DerefMut<Target = ConnectionCommon<D>> + Unpin,
+    D: SideData + 'static,
+{
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_read(cx, buf),
@@ -172,7 +229,11 @@ impl AsyncRead for ClientSocket {
     }
 }
 
-impl AsyncWrite for ClientSocket {
+impl<C, D> AsyncWrite for PeerSocket<C>
+where
+    C: DerefMut<Target = ConnectionCommon<D>> + Unpin,
+    D: SideData + 'static,
+{
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_write(cx, buf),

@@ -108,7 +108,8 @@ pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, BalanceBy, BalanceOptions, CacheSettings, CgiOptions,
     EVENTS_PATH, External, ExternalAddr, ExternalSpec, GatewayOptions, HealthOptions, Inherited, IoUring,
     IssuerOptions, LambdaOptions, Limits, ListenAddr, PlainHttp, RedisTier, Reloading, RouteCache, RouteLimit,
-    RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings,
+    RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings, Versions,
+    read_sticky_key,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
@@ -127,6 +128,7 @@ pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, Script
 pub use pilotlight_json_fields::Pattern as JsonPattern;
 pub use pilotlight_jwt::{Algorithm as TokenAlgorithm, Expiry as TokenExpiry, KeySet, Rules as TokenRules};
 pub use pilotlight_lambda::{EventFormat, Function};
+pub use pilotlight_proxy_protocol::Version as ProxyVersion;
 pub use pilotlight_traces::{Ratio, RatioError};
 pub use redirect::{NotARedirect, Redirect};
 pub use rewrite::{NotARewrite, Rewrite};

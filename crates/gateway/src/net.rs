@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -111,6 +112,14 @@ impl Socket {
 
     pub(crate) fn is_unix(&self) -> bool {
         matches!(self.stream(), Some(Stream::Unix(_)))
+    }
+
+    /// Who is at the other end, over TCP.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        match self.stream() {
+            Some(Stream::Tcp(socket)) => socket.peer_addr().ok(),
+            _ => None,
+        }
     }
 
     fn stream(&self) -> Option<&Stream> {

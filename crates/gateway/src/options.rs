@@ -28,7 +28,10 @@ mod route;
 
 pub use crate::listen_addr::ListenAddr;
 pub use cgi::{CgiOptions, SendFolder};
-pub use external::{BalanceBy, BalanceOptions, External, ExternalAddr, ExternalSpec, HealthOptions, ServerProtocol};
+pub use external::{
+    BalanceBy, BalanceOptions, External, ExternalAddr, ExternalSpec, HealthOptions, ServerProtocol, Versions,
+    read_sticky_key,
+};
 pub use issuers::IssuerOptions;
 pub use lambda::LambdaOptions;
 pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
@@ -295,7 +298,7 @@ impl ServiceTarget {
             Self::Managed(_, Transport::Lambda) => ServiceProtocol::Lambda,
             Self::Managed(_, Transport::Stdio) => ServiceProtocol::Stdio,
             Self::External(external) => match external.spec().protocol {
-                ServerProtocol::Http1 => ServiceProtocol::Http,
+                ServerProtocol::Http1 | ServerProtocol::Https(_) => ServiceProtocol::Http,
                 ServerProtocol::H2c => ServiceProtocol::H2c,
                 ServerProtocol::Cgi(protocol) => ServiceProtocol::of_cgi(protocol),
             },

@@ -56,6 +56,11 @@ impl PeerAddress {
         Self::of(&address.to_string(), self.scheme, None)
     }
 
+    /// The port of its connection; 0 if only its address is known.
+    pub(crate) fn port(&self) -> u16 {
+        self.text.parse().map_or(0, |address: SocketAddr| address.port())
+    }
+
     /// The scheme of its connection.
     pub(crate) fn scheme(&self) -> Scheme {
         self.scheme

@@ -62,3 +62,12 @@ impl ServiceProtocol {
         }
     }
 }
+
+/// What a server of a service with TLS speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spoken {
+    /// It was not connected to.
+    Unknown,
+    Http1,
+    Http2,
+}

@@ -10,6 +10,7 @@ use bytes::BytesMut;
 use http::HeaderMap;
 use pilotlight_pipe::frame::{FrameType, MAX_FRAME, encode_frame, flags};
 
+use crate::client_socket::ServerSocket;
 use crate::net::{Settled, Socket};
 use crate::request_body::{BodyError, Piece, RequestBody};
 use crate::upstream::http1::{self, BodyEncoder, BodyLength};
@@ -32,6 +33,53 @@ pub(crate) enum PumpError {
     Body(BodyError),
     /// The service takes no more; what it answers, if it does, says more than the socket's error.
     Socket,
+}
+
+/// Where a request is written to.
+pub(crate) trait Outlet {
+    /// Writes from the front of `buf` until it is empty or no more is taken.
+    fn poll_write_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>>;
+
+    /// The same, at the end of the turn if it is small: then it counts as written from now on.
+    fn poll_send_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>>;
+
+    /// What became of what was to go at the end of the turn: what is left of it is in front of `buf` again.
+    fn settle(&mut self, buf: &mut BytesMut) -> io::Result<Settled>;
+}
+
+impl Outlet for Socket {
+    fn poll_write_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
+        Self::poll_write_all(self, cx, buf)
+    }
+
+    fn poll_send_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
+        Self::poll_send_all(self, cx, buf)
+    }
+
+    fn settle(&mut self, buf: &mut BytesMut) -> io::Result<Settled> {
+        Self::settle(self, buf)
+    }
+}
+
+impl Outlet for ServerSocket {
+    fn poll_write_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
+        Self::poll_write_all(self, cx, buf)
+    }
+
+    /// What is encrypted is in no batch.
+    fn poll_send_all(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(socket) => socket.poll_send_all(cx, buf),
+            Self::Tls(_) => Self::poll_write_all(self, cx, buf),
+        }
+    }
+
+    fn settle(&mut self, buf: &mut BytesMut) -> io::Result<Settled> {
+        match self {
+            Self::Plain(socket) => socket.settle(buf),
+            Self::Tls(_) => Ok(Settled::Sent),
+        }
+    }
 }
 
 /// The write side of an exchange.
@@ -139,7 +187,7 @@ impl Pump {
     }
 
     /// Writes what can be written. `Pending` when the client or the socket has to be waited for.
-    pub(crate) fn poll(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
+    pub(crate) fn poll(&mut self, socket: &mut impl Outlet, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
         loop {
             if self.poll_out(socket, cx).map_err(|_| PumpError::Socket)?.is_pending() {
                 return Poll::Pending;
@@ -171,7 +219,7 @@ impl Pump {
 
     /// Puts the last message in the batch. What more follows is not taken from the client before it is clear that the
     /// service takes what came before.
-    fn poll_out(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_out(&mut self, socket: &mut impl Outlet, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.body.is_some() {
             return socket.poll_write_all(cx, &mut self.out);
         }
@@ -183,7 +231,7 @@ impl Pump {
     ///
     /// # Errors
     /// The service takes no more.
-    pub(crate) fn settle(&mut self, socket: &mut Socket) -> io::Result<()> {
+    pub(crate) fn settle(&mut self, socket: &mut impl Outlet) -> io::Result<()> {
         let settled = socket.settle(&mut self.out);
         if !matches!(settled, Ok(Settled::Sent)) {
             self.begun = self.begun_before;

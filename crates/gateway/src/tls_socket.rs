@@ -11,12 +11,13 @@
 //! A stream that ends without close_notify (RFC 8446 §6.1) ends as one of TCP does: HTTP knows where its messages end.
 
 use std::io::{self, BufRead as _, Write as _};
+use std::ops::DerefMut;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
-use rustls::ServerConnection;
 use rustls::pki_types::CertificateDer;
+use rustls::{ConnectionCommon, ServerConnection, SideData};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::net::Socket;
@@ -28,10 +29,10 @@ const MAX_RECORD: usize = 16 * 1024;
 /// Room for what is read at once: a record, its header and what its encryption adds (RFC 8446 §5.2).
 pub(crate) const READ_SIZE: usize = MAX_RECORD + 256 + 5;
 
-/// A connection with TLS.
-pub(crate) struct TlsSocket {
+/// A connection with TLS: of a client, or to a server.
+pub(crate) struct TlsSocket<C = ServerConnection> {
     socket: Socket,
-    tls: ServerConnection,
+    tls: C,
     /// Read, and not taken by rustls yet.
     incoming: BytesMut,
     /// Encrypted, and not sent yet.
@@ -44,9 +45,10 @@ pub(crate) struct TlsSocket {
     has_said_end: bool,
 }
 
-impl TlsSocket {
-    /// Of a client whose hello rustls has read, and what was `received` behind that.
-    pub(crate) fn new(socket: Socket, tls: ServerConnection, received: BytesMut) -> Self {
+impl<C> TlsSocket<C> {
+    /// Of a client whose hello rustls has read, and what was `received` behind that; or to a server, of whom nothing
+    /// was.
+    pub(crate) fn new(socket: Socket, tls: C, received: BytesMut) -> Self {
         let sealed = BytesMut::new();
         Self { socket, tls, incoming: received, sealed, plain: 0, is_ended: false, has_said_end: false }
     }
@@ -59,7 +61,13 @@ impl TlsSocket {
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
+}
 
+impl<C, D> TlsSocket<C>
+where
+    C: DerefMut<Target = ConnectionCommon<D>>,
+    D: SideData + 'static,
+{
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
@@ -278,7 +286,11 @@ impl io::Write for Sealed<'_> {
     }
 }
 
-impl AsyncRead for TlsSocket {
+impl<C, D> AsyncRead for TlsSocket<C>
+where
+    C: DerefMut<Target = ConnectionCommon<D>> + Unpin,
+    D: SideData + 'static,
+{
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
@@ -287,7 +299,11 @@ impl AsyncRead for TlsSocket {
     }
 }
 
-impl AsyncWrite for TlsSocket {
+impl<C, D> AsyncWrite for TlsSocket<C>
+where
+    C: DerefMut<Target = ConnectionCommon<D>> + Unpin,
+    D: SideData + 'static,
+{
     /// What is taken is encrypted; it has gone when it was flushed.
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();

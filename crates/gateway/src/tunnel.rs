@@ -13,13 +13,15 @@
 
 use std::io;
 use std::mem;
+use std::ops::DerefMut;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
+use rustls::{ConnectionCommon, SideData};
 use tokio::io::AsyncWrite;
 
-use crate::client_socket::ClientSocket;
+use crate::client_socket::{PeerSocket, ServerSocket};
 use crate::protocols::ClientProtocol;
 use crate::upstream::{ServiceSide, Upgraded};
 use crate::worker::Worker;
@@ -136,7 +138,11 @@ impl Direction {
     }
 }
 
-impl Side for ClientSocket {
+impl<C, D> Side for PeerSocket<C>
+where
+    C: DerefMut<Target = ConnectionCommon<D>> + Unpin,
+    D: SideData + 'static,
+{
     fn poll_read_buf(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
         Self::poll_read_buf(self, cx, buf)
     }
@@ -154,7 +160,7 @@ impl Side for ClientSocket {
 impl ServiceSide {
     /// Has small messages wait for the end of the turn with those of the worker's other connections.
     fn join(&mut self, worker: &Worker) {
-        if let Self::Socket(socket) = self {
+        if let Self::Socket(ServerSocket::Plain(socket)) = self {
             socket.join(worker.batch());
         }
     }

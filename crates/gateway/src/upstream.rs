@@ -11,7 +11,7 @@ use pilotlight_lambda::FunctionError;
 use pilotlight_supervisor::{Lease, StartError};
 
 use crate::body::ResponseBody;
-use crate::net::Socket;
+use crate::client_socket::ServerSocket;
 use crate::protocols::ServiceProtocol;
 use crate::request_body::{BodyError, RequestBody};
 use crate::response::ResponseFields;
@@ -29,6 +29,7 @@ mod length;
 pub(crate) mod one_try;
 pub(crate) mod pipe;
 pub(crate) mod seated;
+pub(crate) mod secure;
 pub(crate) mod server;
 pub(crate) mod silence;
 pub(crate) mod sockets;
@@ -63,7 +64,7 @@ pub(crate) struct Upgraded {
 impl Upgraded {
     /// A socket of the connection's own.
     pub(crate) fn of_socket(
-        socket: Socket,
+        socket: ServerSocket,
         transport: ServiceProtocol,
         read_ahead: bytes::BytesMut,
         lease: Option<Lease>,
@@ -74,7 +75,7 @@ impl Upgraded {
 
 /// The service's side of such a connection.
 pub(crate) enum ServiceSide {
-    Socket(Socket),
+    Socket(ServerSocket),
     /// Of a connection that others may use as well, which is in use while this lives.
     Stream {
         stream: StreamIo,

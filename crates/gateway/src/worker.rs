@@ -88,6 +88,8 @@ pub(crate) enum Upstream {
     ExternalHttp2(Arc<External>, Rc<http2::Pool>),
     Cgi(Arc<Service>, CgiProtocol, Rc<Pool>),
     ExternalCgi(Arc<External>, CgiProtocol, Rc<Pool>),
+    /// With TLS: what is spoken behind it a server says.
+    ExternalTls(Arc<External>, Rc<Pool>, Rc<http2::Pool>),
     Lambda(Arc<Service>),
 }
 
@@ -99,6 +101,7 @@ impl Upstream {
             Self::Http(_, pool) | Self::External(_, pool) => pool.is_unused(),
             Self::Http2(_, pool) | Self::ExternalHttp2(_, pool) => pool.is_unused(),
             Self::Cgi(_, _, pool) | Self::ExternalCgi(_, _, pool) => pool.is_unused(),
+            Self::ExternalTls(_, http1, http2) => http1.is_unused() && http2.is_unused(),
             Self::Lambda(_) => true,
         }
     }
@@ -240,6 +243,10 @@ impl Worker {
                     ServerProtocol::Http1 => Upstream::External(external, Pool::new(name, None, batch)),
                     ServerProtocol::H2c => {
                         Upstream::ExternalHttp2(external, http2::Pool::new(name, None, self.spawner.clone()))
+                    }
+                    ServerProtocol::Https(_) => {
+                        let http2 = http2::Pool::new(name.clone(), None, self.spawner.clone());
+                        Upstream::ExternalTls(external, Pool::new(name, None, batch), http2)
                     }
                     ServerProtocol::Cgi(protocol) => {
                         Upstream::ExternalCgi(external, protocol, Pool::new(name, None, batch))

@@ -7,6 +7,7 @@ pub(crate) enum Value {
     Number(u64),
     Truth(bool),
     List(Vec<String>),
+    Numbers(Vec<u64>),
     Table(Vec<(String, Value)>),
     Tables(Vec<Vec<(String, Value)>>),
 }
@@ -89,6 +90,7 @@ fn written(value: &Value) -> String {
         Value::Number(number) => number.min(&(i64::MAX as u64)).to_string(),
         Value::Truth(truth) => truth.to_string(),
         Value::List(list) => format!("[{}]", list.iter().map(|one| quoted(one)).collect::<Vec<_>>().join(", ")),
+        Value::Numbers(list) => format!("[{}]", list.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
         Value::Table(table) => braces(table),
         Value::Tables(tables) => {
             format!("[{}]", tables.iter().map(|table| braces(table)).collect::<Vec<_>>().join(", "))

@@ -8,6 +8,7 @@ mod scripts;
 mod server;
 mod syntax;
 mod table;
+mod upstream;
 mod words;
 
 use crate::model::{Draft, ImportError};

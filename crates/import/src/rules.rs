@@ -195,17 +195,46 @@ fn table(keys: &mut Section, name: &str) -> Vec<(String, Value)> {
     }
 }
 
+/// Servers of one service.
+#[derive(Default)]
+pub(crate) struct Servers {
+    pub(crate) urls: Vec<String>,
+    /// Theirs, in their order; 1 is what they have by themselves.
+    pub(crate) weights: Vec<u64>,
+    /// `balance.by`, unless it is the usual one.
+    pub(crate) by: Option<String>,
+}
+
+/// Most servers of a service, and the largest weight.
+pub(crate) const MAX_SERVERS: usize = 64;
+pub(crate) const MAX_WEIGHT: u64 = 1000;
+
+impl Servers {
+    fn section(mut self) -> Section {
+        let mut section = Section::default();
+        if self.urls.len() == 1 {
+            return section.with("url", self.urls.remove(0));
+        }
+        section.set("url", Value::List(self.urls));
+        if let Some(by) = self.by {
+            section.insert("balance", "by", Value::Text(by));
+        }
+        if self.weights.iter().any(|weight| *weight != 1) {
+            section.insert("balance", "weights", Value::Numbers(self.weights));
+        }
+        section
+    }
+}
+
 impl Draft {
-    /// The service at this URL, which may be there already.
-    pub(crate) fn service_at(&mut self, wanted: &str, url: &str) -> String {
-        let url_of = |section: &Section| section.get("url").cloned();
-        let is_it = |section: &Section| url_of(section) == Some(Value::Text(url.to_owned()));
-        let there = self.services.iter().find(|(_, section)| is_it(section) && section.get("transport").is_none());
-        if let Some((name, _)) = there {
+    /// The service with these servers, which may be there already.
+    pub(crate) fn service_of(&mut self, wanted: &str, servers: Servers) -> String {
+        let section = servers.section();
+        if let Some((name, _)) = self.services.iter().find(|(_, there)| *there == section) {
             return name.clone();
         }
         let name = self.service_name(wanted);
-        self.services.push((name.clone(), Section::default().with("url", url)));
+        self.services.push((name.clone(), section));
         name
     }
 

@@ -5,6 +5,7 @@ use crate::json::{self, Json, Kind};
 use crate::model::{Became, Draft, ImportError};
 use crate::procfile::words_or_shell;
 use crate::python::Python;
+use crate::rules::{MAX_SERVERS, MAX_WEIGHT, Servers};
 use crate::settings::{address, seconds, short};
 
 const OWN: &str = "the gateway and its supervisor do this themselves";
@@ -131,14 +132,25 @@ impl<'a> Reader<'a> {
 
     fn upstream(&mut self, from: &Json, name: &str, route: &Section) {
         let servers = at(self.document, "upstreams").and_then(|all| at(all, name)).and_then(|one| at(one, "servers"));
-        let [(server, _), others @ ..] = servers.map_or(&[][..], Json::table) else {
-            return self.not_mapped(from, "pass", "the upstream has no servers");
-        };
-        let service = self.external(name, &format!("http://{server}"));
-        self.add(from, "pass", route.clone().with("service", service));
-        for (other, weight) in others {
-            self.not_mapped(weight, other, "only the first server is taken over: `url` may be a list, add it there");
+        let mut used = Servers::default();
+        for (server, one) in servers.map_or(&[][..], Json::table) {
+            match at(one, "weight").map_or(Some(1), Json::number) {
+                Some(weight) if (1..=MAX_WEIGHT).contains(&weight) && used.urls.len() < MAX_SERVERS => {
+                    used.urls.push(format!("http://{server}").replace("http://unix:", "unix:"));
+                    used.weights.push(weight);
+                }
+                _ => self.not_mapped(
+                    one,
+                    server,
+                    "a weight is a whole number from 1 to 1000: add it to `url` and `weights`",
+                ),
+            }
         }
+        if used.urls.is_empty() {
+            return self.not_mapped(from, "pass", "the upstream has no servers");
+        }
+        let service = self.draft.service_of(name, used);
+        self.add(from, "pass", route.clone().with("service", service));
     }
 
     fn external(&mut self, name: &str, url: &str) -> String {

@@ -141,6 +141,12 @@ pub enum FileError {
         /// The file of the key.
         key: PathBuf,
     },
+    /// There are no authorities to check servers by.
+    #[error("certificates of servers cannot be checked: {cause}")]
+    Authorities {
+        /// What is missing.
+        cause: String,
+    },
     /// rustls refuses what was checked; a mistake of ours.
     #[error("TLS cannot be set up: {0}")]
     Setup(String),
@@ -161,6 +167,7 @@ impl FileError {
             ),
             Self::Content { cause, .. } => cause.remedy().to_owned(),
             Self::Mismatch { .. } => CertificateError::KeyMismatch.remedy().to_owned(),
+            Self::Authorities { .. } => "name the authority of the servers in `ca`".to_owned(),
             Self::Setup(_) => "this is a bug of Pilotlight".to_owned(),
         }
     }
@@ -174,7 +181,7 @@ impl FileError {
             | Self::Exposed { path, .. }
             | Self::Content { path, .. } => Some(path),
             Self::Mismatch { key, .. } => Some(key),
-            Self::Setup(_) => None,
+            Self::Authorities { .. } | Self::Setup(_) => None,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! TLS of a gateway's listeners, without sockets: which certificate a client gets, whom it has to prove to be, and how
-//! it resumes a session.
+//! TLS of a gateway, without sockets. Of its listeners: which certificate a client gets, whom it has to prove to be,
+//! and how it resumes a session. To servers ([`ServerTls`]): which of them are trusted.
 //!
 //! ```text
 //!  files, followed ──┐
@@ -29,6 +29,7 @@ mod follow;
 mod limits;
 mod pem;
 mod protocol;
+mod servers;
 mod session_end;
 mod settings;
 mod store;
@@ -43,6 +44,7 @@ pub use files::CertificateFiles;
 pub use follow::FileFollower;
 pub use limits::{MAX_CHAIN, MAX_FILE_BYTES};
 pub use protocol::Protocol;
+pub use servers::{NotAPin, Offer, Pin, ServerTls, ServerTlsSettings, refused, server_name};
 pub use settings::{MinVersion, TlsSettings};
 pub use store::{
     CertificateInfo, CertificateStore, Challenge, Chosen, ChosenBy, MAX_CHALLENGES, Source, TooManyChallenges,

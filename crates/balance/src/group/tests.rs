@@ -197,6 +197,20 @@ fn requests_and_those_that_are_sent_again_are_counted() {
 }
 
 #[test]
+fn a_client_stays_where_it_was_while_that_server_takes_requests() {
+    let group = group_with(&[1, 1, 1], Settings { max_open: Some(50), ..Settings::default() });
+    let ask = |chance| Ask { chance, at: Some(1), ..Ask::default() };
+    assert!((0..50).all(|chance| group.choose(ask(chance)) == Some(1)));
+    assert!(group.choose(ask(0)).is_some_and(|index| index != 1), "it is full");
+    (0..50).for_each(|_| group.ended(1));
+    eject(&group, 1, Ms(0));
+    assert!((0..10).all(|chance| group.choose(ask(chance)) != Some(1)));
+    let mut tried = Tried::default();
+    tried.add(0);
+    assert_eq!(group.choose(Ask { at: Some(0), tried, ..Ask::default() }), Some(2), "it was tried");
+}
+
+#[test]
 fn a_server_that_comes_back_gets_a_tenth_first() {
     let servers = [Server::new("a:1", 1), Server::new("b:1", 1)];
     let settings = Settings { slow_start: Duration::from_secs(100), ..Settings::default() };

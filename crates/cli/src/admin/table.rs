@@ -222,6 +222,15 @@ pub(super) fn service(answer: &Value, style: Style, width: Width) -> String {
         fact("starts", starts.to_string());
         scaling(answer, &mut fact);
     }
+    if let Some(retries) = answer["retries"].as_object() {
+        fact("retries", format!("{} sent to another server, {} refused", retries["sent"], retries["refused"]));
+    }
+    if answer["kind"] == "external" && answer["queue"].is_object() {
+        let (queue, refused) = (&answer["queue"], &answer["queue"]["refused"]);
+        let (length, max) = (&queue["length"], &queue["max"]);
+        let text = format!("{length} of {max}, refused: {} full, {} timeout", refused["full"], refused["timeout"]);
+        fact("queue", text);
+    }
     if answer["releases"].is_object() {
         let current = answer["releases"]["current"].as_str().unwrap_or("none yet; `pilotlight deploy` makes one");
         fact("release", printable(current));
@@ -236,6 +245,10 @@ pub(super) fn service(answer: &Value, style: Style, width: Width) -> String {
         let heads = ["INSTANCE", "STATE", "PID", "UPTIME", "IN FLIGHT", "REQUESTS", "MEMORY"];
         let _ = write!(text, "\n{}", rows(&heads, &instances, style));
     }
+    let servers: Vec<Vec<Cell>> = answer["servers"].as_array().into_iter().flatten().map(server).collect();
+    if !servers.is_empty() {
+        let _ = write!(text, "\n{}", rows(&["SERVER", "STATE", "IN FLIGHT"], &servers, style));
+    }
     let layers = answer["layers"].as_object().into_iter().flatten().map(|(name, times)| times_row(name, times));
     let phases = answer["start_phases"].as_object().into_iter().flatten();
     let phases = phases.map(|(name, times)| times_row(&format!("cold: {name}"), times));
@@ -249,6 +262,16 @@ pub(super) fn service(answer: &Value, style: Style, width: Width) -> String {
         let _ = write!(text, "\n{}", rows(&heads, &times, style));
     }
     text
+}
+
+/// A server that somebody else runs.
+fn server(server: &Value) -> Vec<Cell> {
+    let (state, colour) = match (server["state"].as_str(), server["back_in_seconds"].as_f64()) {
+        (Some("in"), _) => ("in".to_owned(), "32"),
+        (_, Some(left)) => (format!("ejected, {} left", time(Some(left))), "31"),
+        (_, None) => (string(&server["state"]), "31"),
+    };
+    vec![left(string(&server["address"])), left(state).coloured(colour), right(server["open"].to_string())]
 }
 
 /// How long requests took of late.

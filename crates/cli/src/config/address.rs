@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use pilotlight_gateway::{CgiProtocol, ExternalAddr, ListenAddr, ServerProtocol};
+use pilotlight_gateway::{CgiProtocol, ExternalAddr, ListenAddr, ServerProtocol, Versions};
 use pilotlight_supervisor::limits::MAX_SOCKET_PATH;
 
 use super::model::joined;
@@ -107,8 +107,9 @@ pub(super) fn is_local(address: &ListenAddr) -> bool {
 }
 
 /// The schemes of services that somebody else starts.
-const SCHEMES: [(&str, ServerProtocol); 5] = [
+const SCHEMES: [(&str, ServerProtocol); 6] = [
     ("http", ServerProtocol::Http1),
+    ("https", ServerProtocol::Https(Versions::Both)),
     ("h2c", ServerProtocol::H2c),
     ("fastcgi", ServerProtocol::Cgi(CgiProtocol::FastCgi)),
     ("scgi", ServerProtocol::Cgi(CgiProtocol::Scgi)),
@@ -143,7 +144,8 @@ pub(super) fn upstream(text: &str, folder: &Path) -> Result<(ExternalAddr, Serve
             "take it away; a service's credentials do not belong here",
         ));
     }
-    let (host, port) = host_and_port(authority)?;
+    let by_custom = if matches!(protocol, ServerProtocol::Https(_)) { 443 } else { 80 };
+    let (host, port) = host_and_port(authority, by_custom)?;
     if matches!(protocol, ServerProtocol::Cgi(_)) && authority == host.as_str() {
         return Err(Rejected::help(
             format!("{} needs a port: there is none that {scheme} has by custom", shown(text)),
@@ -159,8 +161,7 @@ pub(super) fn upstream(text: &str, folder: &Path) -> Result<(ExternalAddr, Serve
     Ok((ExternalAddr::Tcp(host, port), protocol))
 }
 
-fn host_and_port(authority: &str) -> Result<(String, u16), Rejected> {
-    const DEFAULT_PORT: u16 = 80;
+fn host_and_port(authority: &str, by_custom: u16) -> Result<(String, u16), Rejected> {
     if let Some(rest) = authority.strip_prefix('[') {
         let Some((address, after)) = rest.split_once(']') else {
             return Err(Rejected::help(format!("{} has no `]`", shown(authority)), "write \"http://[::1]:9000\""));
@@ -173,7 +174,7 @@ fn host_and_port(authority: &str) -> Result<(String, u16), Rejected> {
         };
         let port = match after.strip_prefix(':') {
             Some(port) => parse_port(port)?,
-            None if after.is_empty() => DEFAULT_PORT,
+            None if after.is_empty() => by_custom,
             None => {
                 return Err(Rejected::help(format!("{} follows the `]`", shown(after)), "write \"http://[::1]:9000\""));
             }
@@ -182,7 +183,7 @@ fn host_and_port(authority: &str) -> Result<(String, u16), Rejected> {
     }
     let (host, port) = match authority.split_once(':') {
         Some((host, port)) => (host, parse_port(port)?),
-        None => (authority, DEFAULT_PORT),
+        None => (authority, by_custom),
     };
     host_name(host).map(|host| (host, port))
 }
@@ -238,17 +239,13 @@ fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
 fn unknown_scheme(text: &str) -> Rejected {
     const EXAMPLE: &str = "write \"http://127.0.0.1:9000\" or \"unix:/run/app.sock\"";
     match text.split_once("://") {
-        Some(("https", rest)) => Rejected::help(
-            format!("{} asks for TLS, which Pilotlight does not speak to services", shown(text)),
-            format!("use \"http://{rest}\" if the service is on this machine"),
-        ),
         Some((scheme, _)) => {
             Rejected::help(format!("{} is not a scheme that Pilotlight knows", shown(scheme)), EXAMPLE)
         }
         None if text.starts_with('/') => {
             Rejected::help(format!("{} is a path", shown(text)), format!("for a Unix socket write \"unix:{text}\""))
         }
-        None if host_and_port(text).is_ok() => {
+        None if host_and_port(text, 80).is_ok() => {
             Rejected::help(format!("{} has no scheme", shown(text)), format!("write \"http://{text}\""))
         }
         None => Rejected::help(format!("{} is not a URL", shown(text)), EXAMPLE),
@@ -281,6 +278,7 @@ mod tests {
     fn check_upstream(text: &str, expected: &str) {
         let got = match upstream(text, Path::new("/etc/p")) {
             Ok((ExternalAddr::Tcp(host, port), ServerProtocol::Http1)) => format!("{host} {port}"),
+            Ok((ExternalAddr::Tcp(host, port), ServerProtocol::Https(_))) => format!("https {host} {port}"),
             Ok((ExternalAddr::Tcp(host, port), ServerProtocol::H2c)) => format!("h2c {host} {port}"),
             Ok((ExternalAddr::Tcp(host, port), ServerProtocol::Cgi(cgi))) => format!("{} {host} {port}", cgi.name()),
             Ok((ExternalAddr::Unix(path), _)) => format!("unix {}", path.display()),
@@ -335,7 +333,7 @@ mod tests {
         check_upstream("http://[::1", "has no `]`");
         check_upstream("http://[x]", "not an IPv6 address");
         check_upstream("http://[::1]x", "follows the `]`");
-        check_upstream("https://127.0.0.1:9000", "use \"http://127.0.0.1:9000\"");
+        check_upstream("https://127.0.0.1", "https 127.0.0.1 443");
         check_upstream("127.0.0.1:9000", "write \"http://127.0.0.1:9000\"");
         check_upstream("ftp://x", "`ftp` is not a scheme");
         check_upstream("/run/a.sock", "\"unix:/run/a.sock\"");

@@ -204,7 +204,7 @@ fn auth_server_url(text: &str, folder: &Path) -> Result<Asked, Rejected> {
         (ExternalAddr::Unix(path), ServerProtocol::Http1) => {
             Ok((ForwardAddr::Unix(path), Some("localhost".to_owned()), target))
         }
-        (_, ServerProtocol::H2c | ServerProtocol::Cgi(_)) => Err(Rejected::help(
+        (_, ServerProtocol::H2c | ServerProtocol::Https(_) | ServerProtocol::Cgi(_)) => Err(Rejected::help(
             format!("{} is not for HTTP/1.1", shown(text)),
             "the auth server is asked over HTTP/1.1: write \"http://127.0.0.1:9000/auth\"",
         )),

@@ -2,14 +2,18 @@
 
 use std::path::Path;
 
-use pilotlight_gateway::{BalanceBy, BalanceOptions, ExternalAddr, HealthOptions, MAX_SERVERS, ServerProtocol};
+use pilotlight_gateway::{
+    BalanceBy, BalanceOptions, ExternalAddr, HealthOptions, MAX_SERVERS, ProxyVersion, ServerProtocol, Versions,
+    read_sticky_key,
+};
 use pilotlight_supervisor::QueueLimits;
 use toml::de::DeValue;
 
 use super::address;
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::readers::read_words;
+use super::model::{Service, ServiceKind, joined};
+use super::readers::{non_empty, read_words, word};
 use super::releases;
 use super::schema::Part;
 use super::section::{Field, Section, a_number, a_time, noted, or_none};
@@ -61,7 +65,7 @@ pub(super) fn servers(
 }
 
 /// How several servers share the requests.
-pub(super) fn read(section: &Section<'_>, count: usize, found: &mut Vec<Diagnostic>) -> BalanceOptions {
+pub(super) fn read(section: &Section<'_>, count: usize, folder: &Path, found: &mut Vec<Diagnostic>) -> BalanceOptions {
     let mut options = BalanceOptions::default();
     if let Some(field) = section.field("balance").filter(|_| count < 2) {
         let message = "`balance` is for several servers, and this service has one";
@@ -83,6 +87,14 @@ pub(super) fn read(section: &Section<'_>, count: usize, found: &mut Vec<Diagnost
     part.set("retry_per_second", a_number(&BalanceOptions::RETRY_PER_SECOND), &mut retries.per_second, found);
     part.set("connect_timeout", a_time(&BalanceOptions::CONNECT_TIMEOUT), &mut options.connect_timeout, found);
     part.set("by", by, &mut options.by, found);
+    if let Some(field) = part.field("sticky_key") {
+        if !matches!(options.by, BalanceBy::Sticky(_)) {
+            let message = "`sticky_key` has no effect: it is the secret of the cookie of by = \"sticky:NAME\"";
+            let help = "write by = \"sticky:server\", or take it away";
+            found.push(Diagnostic::warning(Code::NoEffect, field.key_at.clone(), message).help(help));
+        }
+        options.sticky_key = noted(non_empty(&field), found).map(|path| joined(folder, path));
+    }
     if let Some(field) = part.field("weights") {
         options.weights = weights(&field, count, found).unwrap_or_default();
     }
@@ -111,6 +123,26 @@ pub(super) fn limits(
     max_open.map(|_| queue).unwrap_or_default()
 }
 
+/// Whether connections say whose they are, and what is spoken on them then.
+pub(super) fn proxy_protocol(
+    section: &Section<'_>,
+    protocol: ServerProtocol,
+    found: &mut Vec<Diagnostic>,
+) -> (Option<ProxyVersion>, ServerProtocol) {
+    const VERSIONS: [(&str, ProxyVersion); 2] = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
+    let Some(field) = section.field("proxy_protocol") else { return (None, protocol) };
+    match protocol {
+        ServerProtocol::H2c => {
+            let message = "`proxy_protocol` says whose a connection is, and by HTTP/2 many clients share one";
+            let help = "write http:// in `url`, or take `proxy_protocol` away";
+            found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
+            (None, protocol)
+        }
+        ServerProtocol::Https(_) => (word(&field, &VERSIONS, found), ServerProtocol::Https(Versions::Http1)),
+        _ => (word(&field, &VERSIONS, found), protocol),
+    }
+}
+
 /// What the servers are asked, whether there are requests or not.
 pub(super) fn health(
     section: &Section<'_>,
@@ -128,8 +160,20 @@ pub(super) fn health(
     Some(options)
 }
 
+/// Whether the secret of its cookies can be read.
+pub(super) fn check(service: &Service, found: &mut Vec<Diagnostic>) {
+    let ServiceKind::External(spec) = &service.kind else { return };
+    if let Some(path) = &spec.balance.sticky_key
+        && let Err(e) = read_sticky_key(path)
+    {
+        let message = format!("`sticky_key` of the service {}: {} cannot be used: {e}", spec.name, path.display());
+        let help = "make it with `openssl rand -base64 32`, and let only the gateway's user read it";
+        found.push(Diagnostic::error(Code::Missing, service.at.name.clone(), message).help(help));
+    }
+}
+
 fn by(field: &Field<'_>) -> Result<BalanceBy, Diagnostic> {
-    const HELP: &str = "it is \"requests\", \"client\", \"header:NAME\" or \"cookie:NAME\"";
+    const HELP: &str = "it is \"requests\", \"client\", \"header:NAME\", \"cookie:NAME\" or \"sticky:NAME\"";
     let text = field.string()?;
     let wrong = |what: &str, help: &str| field.rejected(Rejected::help(format!("{} {what}", shown(text)), help));
     match text.split_once(':') {
@@ -139,8 +183,10 @@ fn by(field: &Field<'_>) -> Result<BalanceBy, Diagnostic> {
             name.parse().map(BalanceBy::Header).map_err(|_| wrong("is not the name of a field", HELP))
         }
         Some(("cookie", name)) => caching::cookie(name).map(BalanceBy::Cookie).map_err(|wrong| field.rejected(wrong)),
+        Some(("sticky", name)) => caching::cookie(name).map(BalanceBy::Sticky).map_err(|wrong| field.rejected(wrong)),
         _ => {
             let near = match text {
+                "sticky" | "sticky_cookie" => Some("sticky:server"),
                 "ip" | "ip_hash" | "client_ip" | "source" | "address" => Some("client"),
                 "least_conn" | "leastconn" | "least_requests" | "round_robin" | "random" => Some("requests"),
                 _ => nearest(text, ["requests", "client"]),

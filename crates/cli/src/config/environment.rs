@@ -13,6 +13,7 @@ use rustix::fs::Access;
 use super::access::may;
 use super::acme;
 use super::admission;
+use super::balance;
 use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages;
 use super::files;
@@ -23,6 +24,7 @@ use super::model::{Config, ServiceSpans, joined};
 use super::operate;
 use super::releases;
 use super::schedules;
+use super::server_tls;
 use super::shown::shown;
 use super::tls;
 use super::traces;
@@ -44,6 +46,8 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     schedules::check(config, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {
+        balance::check(service, &mut found);
+        server_tls::check(service, &mut found);
         if let Some(spec) = service.spec() {
             check_managed(Managed { spec, at: &service.at }, path.as_ref(), &mut found);
             isolation::check(&spec.isolation, &service.at.isolation, &mut found);

@@ -446,6 +446,8 @@ pub(super) struct ServiceSpans {
     /// The folders that `cgi` names.
     pub(super) folders: Vec<(PathBuf, Span)>,
     pub(super) max_request_time: Option<Span>,
+    /// `tls`, and the files that it names.
+    pub(super) tls: Option<(Span, Vec<(PathBuf, Span)>)>,
     pub(super) isolation: IsolationSpans,
 }
 

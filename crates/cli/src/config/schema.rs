@@ -19,7 +19,7 @@ pub use operate::{ACCESS_LOG, ADMIN, LOG, METRICS, TRACES};
 pub use schedule::SCHEDULE;
 pub use service::{
     CONTAINERS, GROUP, SERVICE, SERVICE_BALANCE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_CONTAINER, SERVICE_HEALTH,
-    SERVICE_LAMBDA, SERVICE_LIMITS, SERVICE_QUEUE, SERVICE_STDIO,
+    SERVICE_LAMBDA, SERVICE_LIMITS, SERVICE_QUEUE, SERVICE_STDIO, SERVICE_TLS,
 };
 pub use tls::{
     TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
@@ -235,6 +235,8 @@ pub enum Part {
     ServiceBalance,
     /// `[services.NAME.container]`.
     ServiceContainer,
+    /// `[services.NAME.tls]`.
+    ServiceTls,
     /// `[services.NAME.cgi]`.
     ServiceCgi,
     /// `[services.NAME.lambda]`.
@@ -303,7 +305,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 48] = [
+    pub const ALL: [Part; 49] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -320,6 +322,7 @@ impl Part {
         Part::Service,
         Part::ServiceBalance,
         Part::ServiceContainer,
+        Part::ServiceTls,
         Part::ServiceCgi,
         Part::ServiceLambda,
         Part::ServiceStdio,
@@ -374,6 +377,7 @@ impl Part {
             Part::ServiceBalance => SERVICE_BALANCE,
             Part::Containers => CONTAINERS,
             Part::ServiceContainer => SERVICE_CONTAINER,
+            Part::ServiceTls => SERVICE_TLS,
             Part::ServiceCgi => SERVICE_CGI,
             Part::ServiceLambda => SERVICE_LAMBDA,
             Part::ServiceStdio => SERVICE_STDIO,
@@ -427,6 +431,7 @@ impl Part {
             Part::ServiceBalance => "in [services.NAME.balance]",
             Part::Containers => "in [containers]",
             Part::ServiceContainer => "in [services.NAME.container]",
+            Part::ServiceTls => "in [services.NAME.tls]",
             Part::ServiceCgi => "in [services.NAME.cgi]",
             Part::ServiceLambda => "in [services.NAME.lambda]",
             Part::ServiceStdio => "in [services.NAME.stdio]",

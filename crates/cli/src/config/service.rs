@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pilotlight_gateway::{CgiOptions, CgiProtocol, ExternalSpec, ServerProtocol};
+use pilotlight_gateway::{CgiOptions, CgiProtocol, ExternalSpec, ServerProtocol, Versions};
 use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport, is_own_variable};
 use toml::Spanned;
 use toml::de::DeValue;
@@ -22,6 +22,7 @@ use super::releases;
 use super::scaling;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_time, noted, or_none, type_name};
+use super::server_tls;
 use super::shown::{printable, shown};
 use super::stdio;
 use super::value::Rejected;
@@ -46,7 +47,9 @@ pub(super) struct ForAll<'a> {
 }
 
 /// Keys that only a service has that somebody else starts, and what says the same of one that Pilotlight starts.
-const URL_KEYS: [(&str, &str); 2] = [
+const URL_KEYS: [(&str, &str); 4] = [
+    ("proxy_protocol", "an instance is told of the client in Forwarded and X-Forwarded-For"),
+    ("tls", "an instance is on this machine, and is spoken to without TLS"),
     ("balance", "`max_instances` and `concurrency` say how many instances share the requests"),
     ("max_connections", "`concurrency` says how many requests an instance takes at a time"),
 ];
@@ -139,7 +142,7 @@ fn read<'a>(
             managed(spec, &section, &command, for_all, found)
         }
         (None, Some(url)) => external(name, &section, &url, for_all, found)
-            .map(|external| (ServiceKind::External(external), ServiceSpans::default())),
+            .map(|(external, tls)| (ServiceKind::External(external), ServiceSpans { tls, ..ServiceSpans::default() })),
     };
     let (mut kind, spans) = kind.filter(|_| good_name)?;
     let spec = match &mut kind {
@@ -216,7 +219,7 @@ fn external(
     url: &Field<'_>,
     ForAll { folder, queue_max, .. }: ForAll<'_>,
     found: &mut Vec<Diagnostic>,
-) -> Option<ExternalSpec> {
+) -> Option<(ExternalSpec, Option<(Span, Vec<(PathBuf, Span)>)>)> {
     for key in managed_keys() {
         if let Some(field) = section.field(key) {
             found.push(no_use_with_url(&field, url));
@@ -238,17 +241,27 @@ fn external(
         found.push(no_use_with_url(field, url).help(help));
     }
     let (servers, of_url) = balance::servers(url, folder, found)?;
-    let mut balance = balance::read(section, servers.len(), found);
+    let mut balance = balance::read(section, servers.len(), folder, found);
     let health = balance::health(section, &mut balance, found);
     let queue = balance::limits(section, &mut balance, queue_max, found);
     // `http://` with another transport is how h2c was written before it had a scheme.
     let is_open = of_url == ServerProtocol::Http1;
-    if let (Some(field), Some(protocol)) = (transport, protocol.filter(|protocol| !is_open && *protocol != of_url)) {
+    let of_url = match (of_url, protocol) {
+        (ServerProtocol::Https(_), Some(ServerProtocol::Http1)) => ServerProtocol::Https(Versions::Http1),
+        (of_url, _) => of_url,
+    };
+    let is_same = |protocol: &ServerProtocol| {
+        *protocol == of_url || (*protocol, of_url) == (ServerProtocol::Http1, ServerProtocol::Https(Versions::Http1))
+    };
+    if let (Some(field), Some(protocol)) = (transport, protocol.filter(|protocol| !is_open && !is_same(protocol))) {
         let message = format!("`transport` and the scheme of `url` say two different things: {protocol:?}, {of_url:?}");
         found.push(Diagnostic::error(Code::Conflict, field.at, message).help("take `transport` away"));
     }
     let protocol = protocol.filter(|_| is_open).unwrap_or(of_url);
-    Some(ExternalSpec { name: name.to_owned(), servers, protocol, balance, health, queue })
+    let (proxy_protocol, protocol) = balance::proxy_protocol(section, protocol, found);
+    let (tls, tls_at) = server_tls::read(section, protocol, folder, found);
+    let name = name.to_owned();
+    Some((ExternalSpec { name, servers, protocol, balance, health, queue, proxy_protocol, tls }, tls_at))
 }
 
 fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {
@@ -329,6 +342,7 @@ fn instances(
     spec.group = groups.share(section, spec, found);
     ServiceSpans {
         max_request_time: section.field("max_request_time").map(|field| field.key_at),
+        tls: None,
         isolation,
         ..ServiceSpans::default()
     }

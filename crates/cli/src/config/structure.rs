@@ -72,6 +72,7 @@ pub fn section_of(part: Part, key: &str) -> Option<Part> {
         (Part::Service, "balance") => Part::ServiceBalance,
         (Part::Top, "containers") => Part::Containers,
         (Part::Service, "container") => Part::ServiceContainer,
+        (Part::Service, "tls") => Part::ServiceTls,
         (Part::Service, "cgi") => Part::ServiceCgi,
         (Part::Service, "lambda") => Part::ServiceLambda,
         (Part::Service, "stdio") => Part::ServiceStdio,

@@ -74,7 +74,12 @@ fn pair(at: Span, table: &DeTable<'_>, folder: &Path, tls: &mut Tls, found: &mut
 }
 
 /// A file that has to be named, and where it is.
-fn file(section: &Section<'_>, name: &str, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<(PathBuf, Span)> {
+pub(super) fn file(
+    section: &Section<'_>,
+    name: &str,
+    folder: &Path,
+    found: &mut Vec<Diagnostic>,
+) -> Option<(PathBuf, Span)> {
     let Some(field) = section.field(name) else {
         if !section.mentions(name) {
             let message = format!("`{name}` is missing: the path of a PEM file");
@@ -169,7 +174,7 @@ pub(super) fn check(config: &Config, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn unusable(error: &FileError, at: &Span) -> Diagnostic {
+pub(super) fn unusable(error: &FileError, at: &Span) -> Diagnostic {
     let code = match error {
         FileError::Read { .. } => Code::Missing,
         FileError::Exposed { .. } => Code::Unsafe,

@@ -89,6 +89,10 @@ impl Inbound {
     fn deliver(&self, answer: ServiceResponse, status: CacheStatus) -> Parted {
         let ServiceResponse { status: code, mut fields, body, upgraded } = answer;
         fields.append(CACHE_STATUS, status.value());
+        // Of this client alone: what is stored of the response was taken before.
+        if let Some(cookie) = &self.cookie {
+            fields.append(SET_COOKIE, (**cookie).clone());
+        }
         if self.route.cache != RouteCache::Off
             && let Some(cache) = &self.worker.common.cache
         {

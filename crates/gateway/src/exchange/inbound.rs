@@ -101,6 +101,8 @@ pub(super) struct Inbound {
     /// The place at a server, of a service that has several, and those that were asked.
     pub(super) seat: Option<Seat>,
     pub(super) tried: Tried,
+    /// By which the client comes back to the server that has answered.
+    pub(super) cookie: Option<Box<HeaderValue>>,
     /// The wait for what is being done.
     pub(super) wait: Option<FirstByte>,
 }
@@ -168,6 +170,7 @@ impl Inbound {
             lease,
             seat: None,
             tried: Tried::default(),
+            cookie: None,
             wait,
         })
     }

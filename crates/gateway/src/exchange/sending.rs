@@ -1,6 +1,7 @@
 //! A request to its service: the place at an instance, and one try. What comes of a failed one is decided elsewhere
 //! (`pilotlight_exchange::retry`).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,12 @@ use pilotlight_exchange::{BodyLeft, Event, PlaceTurn, WaitsFor};
 use pilotlight_supervisor::{Lease, Phase, Service, StartError};
 
 use super::handles::{Fetched, Ours};
-use super::inbound::Inbound;
+use super::inbound::{Caller, Inbound};
 use super::site;
 use crate::compress;
 use crate::grpc;
 use crate::options::External;
+use crate::outbound::Outbound;
 use crate::problem::Failure;
 use crate::request_body::{BodyError, RequestBody};
 use crate::timing::{Layer, Moment};
@@ -25,7 +27,7 @@ use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::server::{self, Seat};
 use crate::upstream::silence::SilenceLimit;
 use crate::upstream::{
-    self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, lambda, pipe, seated,
+    self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, lambda, pipe, seated, secure,
 };
 use crate::worker::Upstream;
 
@@ -47,7 +49,9 @@ impl Inbound {
     fn grpc_refused(&self) -> Option<Failure> {
         let is_http2 = self.head().version == Version::HTTP_2;
         let failure = match &*self.upstream {
-            Upstream::Http2(..) | Upstream::ExternalHttp2(..) if !is_http2 => Failure::GrpcWithoutHttp2,
+            Upstream::Http2(..) | Upstream::ExternalHttp2(..) | Upstream::ExternalTls(..) if !is_http2 => {
+                Failure::GrpcWithoutHttp2
+            }
             Upstream::Http(..)
             | Upstream::External(..)
             | Upstream::Cgi(..)
@@ -166,7 +170,10 @@ impl Inbound {
         match result {
             Ok(answer) => {
                 let answer = match self.seat.take() {
-                    Some(seat) => seated::hold(answer, seat),
+                    Some(seat) => {
+                        self.cookie = seat.cookie(self.outbound.origin().scheme).map(Box::new);
+                        seated::hold(answer, seat)
+                    }
                     None => answer,
                 };
                 let answer = match self.route.cgi.as_deref() {
@@ -185,16 +192,21 @@ impl Inbound {
     /// One try: sends the request and waits for the head of the response.
     async fn ask(&mut self, body: Option<Box<RequestBody>>, kept: Kept) -> Result<ServiceResponse, Failed> {
         let mut one = Try { lease: &mut self.lease, first_byte: &mut self.wait };
-        let seat = self.seat.as_ref();
+        let (seat, asker) = (self.seat.as_ref(), &self.client);
+        let server_of = |external| server::server(external, seat, || client_address(&self.outbound, asker));
         match &*self.upstream {
             Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
             Upstream::Http(_, pool) => http::send(pool, None, &mut one, &self.outbound, body, kept).await,
             Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, &self.outbound, body, kept)).await,
             Upstream::ExternalHttp2(external, pool) => {
-                Box::pin(http2::send(pool, server::server(external, seat), &mut one, &self.outbound, body, kept)).await
+                Box::pin(http2::send(pool, server_of(external), &mut one, &self.outbound, body, kept)).await
+            }
+            Upstream::ExternalTls(external, http1, http2) => {
+                let (to, pools) = (server_of(external), secure::Pools { http1, http2 });
+                Box::pin(secure::send(external, to, pools, &mut one, &self.outbound, body, kept)).await
             }
             Upstream::External(external, pool) => {
-                http::send(pool, server::server(external, seat), &mut one, &self.outbound, body, kept).await
+                http::send(pool, server_of(external), &mut one, &self.outbound, body, kept).await
             }
             Upstream::Cgi(_, protocol, pool) => {
                 let options = self.route.cgi.as_deref();
@@ -203,7 +215,7 @@ impl Inbound {
             }
             Upstream::ExternalCgi(external, protocol, pool) => {
                 let options = self.route.cgi.as_deref();
-                let to = cgi::To { pool, protocol: *protocol, options, external: server::server(external, seat) };
+                let to = cgi::To { pool, protocol: *protocol, options, external: server_of(external) };
                 Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
             }
             Upstream::Lambda(service) => {
@@ -218,6 +230,7 @@ impl Inbound {
     fn full_servers(&mut self) -> Option<Arc<External>> {
         let (Upstream::External(external, _)
         | Upstream::ExternalHttp2(external, _)
+        | Upstream::ExternalTls(external, ..)
         | Upstream::ExternalCgi(external, ..)) = &*self.upstream
         else {
             return None;
@@ -371,7 +384,10 @@ impl Inbound {
             | Upstream::Http2(service, _)
             | Upstream::Cgi(service, ..)
             | Upstream::Lambda(service) => Some(service),
-            Upstream::External(..) | Upstream::ExternalHttp2(..) | Upstream::ExternalCgi(..) => None,
+            Upstream::External(..)
+            | Upstream::ExternalHttp2(..)
+            | Upstream::ExternalTls(..)
+            | Upstream::ExternalCgi(..) => None,
         }
     }
 
@@ -380,9 +396,10 @@ impl Inbound {
             Upstream::Pipe(service, _) | Upstream::Http(service, _) | Upstream::Lambda(service) => {
                 service.name().to_string()
             }
-            Upstream::External(_, pool) | Upstream::Cgi(_, _, pool) | Upstream::ExternalCgi(_, _, pool) => {
-                pool.service.clone()
-            }
+            Upstream::External(_, pool)
+            | Upstream::ExternalTls(_, pool, _)
+            | Upstream::Cgi(_, _, pool)
+            | Upstream::ExternalCgi(_, _, pool) => pool.service.clone(),
             Upstream::Http2(_, pool) | Upstream::ExternalHttp2(_, pool) => pool.service.clone(),
         }
     }
@@ -398,6 +415,14 @@ impl Inbound {
             SilenceLimit::new(self.route.response_body_timeout, self.client.settings.limits.response_body_timeout);
         FirstByte::new(self.worker.deadlines.deadline(), limit, whole, silence)
     }
+}
+
+/// Who asks, as `trust_forwarded` tells it; the port is 0 if another than the connection's is told of.
+fn client_address(outbound: &Outbound, client: &Caller) -> Option<SocketAddr> {
+    let Caller { settings, peer, .. } = client;
+    let told = settings.trust_forwarded.client(outbound.head.headers(), peer.address())?;
+    let port = if Some(told) == peer.address() { peer.port() } else { 0 };
+    Some(SocketAddr::new(told, port))
 }
 
 fn failed(failure: Failure, body: Option<Box<RequestBody>>) -> Event<Ours> {

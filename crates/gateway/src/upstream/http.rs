@@ -58,7 +58,7 @@ impl Exchange {
     /// RFC 9110 §7.8: a service switches only to what it was asked for, and only when it has the whole request.
     fn may_switch(&self, head: &http1::ResponseHead, outbound: &Outbound) -> bool {
         let chosen = head.fields.get(&UPGRADE).zip(outbound.upgrade.as_ref());
-        chosen.is_some_and(|(chosen, offered)| upgrades::is_among(chosen, offered)) && self.0.pump.is_done()
+        chosen.is_some_and(|(chosen, offered)| upgrades::is_among(chosen, offered)) && self.0.has_sent()
     }
 }
 

@@ -1,31 +1,50 @@
 //! The server that takes a request of a service that somebody else runs, and the request's place there.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::COOKIE;
+use http::HeaderValue;
 use pilotlight_balance::{Ask, Group, Ms, Tried, key};
+use pilotlight_proxy_protocol::Version;
 
+use super::secure::Secured;
 use crate::admission::AskerFields;
-use crate::admission::asker::cookie;
+use crate::admission::asker::{Key, KeyBy, sole_cookie};
 use crate::options::{BalanceBy, External, ExternalAddr};
+use crate::target::Scheme;
 use crate::timing::Moment;
 
 /// A server, as the way to it needs it.
 #[derive(Clone, Copy)]
 pub(crate) struct Server<'a> {
     pub(crate) addr: &'a ExternalAddr,
-    /// Among those of the service, from 0: which kept connections lead to it.
+    /// Among those of the service, from 0.
+    pub(crate) index: usize,
+    /// Which kept connections lead to it.
     pub(crate) number: u64,
     /// `None`: as long as the response may.
     pub(crate) connect_timeout: Option<Duration>,
+    /// With TLS.
+    pub(crate) secured: Option<Secured<'a>>,
+    /// Behind a header that says whose the connection is, and which therefore carries one request.
+    pub(crate) announced: Option<Announced>,
+}
+
+/// What a header of the PROXY protocol says.
+#[derive(Clone, Copy)]
+pub(crate) struct Announced {
+    pub(crate) version: Version,
+    /// `None`: it is the gateway that asks.
+    pub(crate) client: Option<SocketAddr>,
 }
 
 /// A request's place at one of several servers. It counts as open there while this lives.
 pub(crate) struct Seat {
     external: Arc<External>,
     index: usize,
+    /// Whether the client is to be told of the server, so that it comes back to it.
+    is_news: bool,
 }
 
 impl Drop for Seat {
@@ -49,9 +68,23 @@ impl Seat {
         client: impl FnOnce() -> Option<IpAddr>,
     ) -> Option<Self> {
         let group = external.group()?;
-        let key = key_of(&external.spec().balance.by, fields, client);
-        let index = group.choose(Ask { now: millis(now), chance: fastrand::u64(..), key, tried })?;
-        Some(Self { external: Arc::clone(external), index })
+        let by = &external.spec().balance.by;
+        let key = key_of(by, fields, client);
+        let at = match by {
+            BalanceBy::Sticky(name) => sole_cookie(fields, name).and_then(|id| external.server_of(id)),
+            _ => None,
+        };
+        let index = group.choose(Ask { now: millis(now), chance: fastrand::u64(..), key, at, tried })?;
+        let is_news = matches!(by, BalanceBy::Sticky(_)) && at != Some(index);
+        Some(Self { external: Arc::clone(external), index, is_news })
+    }
+
+    /// The cookie by which the client comes back to this server, if it has not got it.
+    pub(crate) fn cookie(&self, scheme: Scheme) -> Option<HeaderValue> {
+        let BalanceBy::Sticky(name) = &self.external.spec().balance.by else { return None };
+        let id = self.external.id_of(self.index).filter(|_| self.is_news)?;
+        let secure = if scheme == Scheme::Https { "; Secure" } else { "" };
+        HeaderValue::from_str(&format!("{name}={id}; Path=/; HttpOnly; SameSite=Lax{secure}")).ok()
     }
 
     pub(crate) fn index(&self) -> usize {
@@ -107,31 +140,39 @@ pub(crate) fn address(external: &External, index: usize) -> String {
     external.spec().servers.get(index).map(ExternalAddr::to_string).unwrap_or_default()
 }
 
-/// The server of a place, or the only one.
-pub(crate) fn server<'a>(external: &'a External, seat: Option<&Seat>) -> Option<Server<'a>> {
+/// The server of a place, or the only one. `client` asks.
+pub(crate) fn server<'a>(
+    external: &'a External,
+    seat: Option<&Seat>,
+    client: impl FnOnce() -> Option<SocketAddr>,
+) -> Option<Server<'a>> {
     let server = numbered(external, seat.map_or(0, Seat::index))?;
-    Some(Server { connect_timeout: server.connect_timeout.filter(|_| seat.is_some()), ..server })
+    let connect_timeout = server.connect_timeout.filter(|_| seat.is_some());
+    let announced = server.announced.map(|announced| Announced { client: client(), ..announced });
+    Some(Server { connect_timeout, announced, ..server })
 }
 
 /// One of its servers.
 pub(crate) fn numbered(external: &External, index: usize) -> Option<Server<'_>> {
-    let connect_timeout = Some(external.spec().balance.connect_timeout);
-    let addr = external.spec().servers.get(index)?;
-    Some(Server { addr, number: index as u64, connect_timeout })
+    let spec = external.spec();
+    let connect_timeout = Some(spec.balance.connect_timeout);
+    let announced = spec.proxy_protocol.map(|version| Announced { version, client: None });
+    let addr = spec.servers.get(index)?;
+    Some(Server { addr, index, number: index as u64, connect_timeout, secured: None, announced })
 }
 
 fn key_of(by: &BalanceBy, fields: &impl AskerFields, client: impl FnOnce() -> Option<IpAddr>) -> Option<u64> {
-    let of_client = || match client()? {
-        IpAddr::V4(address) => Some(key(&address.octets())),
-        IpAddr::V6(address) => address.octets().first_chunk::<8>().map(|subscriber| key(subscriber)),
+    let by = match by {
+        BalanceBy::Requests | BalanceBy::Sticky(_) => return None,
+        BalanceBy::Client => KeyBy::Client,
+        BalanceBy::Header(name) => KeyBy::Header(name),
+        BalanceBy::Cookie(name) => KeyBy::Cookie(name),
     };
-    match by {
-        BalanceBy::Requests => None,
-        BalanceBy::Client => of_client(),
-        BalanceBy::Header(name) => fields.only(name).map(key).or_else(of_client),
-        BalanceBy::Cookie(name) => {
-            fields.only(&COOKIE).and_then(|cookies| cookie(cookies, name.as_bytes())).map(key).or_else(of_client)
-        }
+    match Key::new(by, fields, client) {
+        Key::All | Key::Local => None,
+        Key::V4(address) => Some(key(&address.to_be_bytes())),
+        Key::V6(network) => Some(key(&network.to_be_bytes())),
+        Key::Value(value) => Some(key(value)),
     }
 }
 

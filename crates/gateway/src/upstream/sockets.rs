@@ -11,10 +11,11 @@ use pilotlight_http1::FieldTable;
 use pilotlight_send_batch::Batch;
 use pilotlight_supervisor::{Endpoint, Instance, Service};
 
-use super::backlog;
+use super::secure;
 use super::server::Server;
 use super::{BodyLeft, Failed, SendError, UpstreamError};
-use crate::net::{Destination, Socket};
+use crate::client_socket::ServerSocket;
+use crate::net::Destination;
 use crate::request_body::RequestBody;
 
 /// Connections kept open to one service by one worker.
@@ -40,10 +41,12 @@ pub(crate) struct Pool {
 
 /// A connection between two exchanges.
 pub(super) struct Connection {
-    pub(super) socket: Socket,
+    pub(super) socket: ServerSocket,
     pub(super) read: BytesMut,
     /// The instance it leads to, or the server of somebody else's.
     pub(super) instance: u64,
+    /// It was announced as one client's, so no other request goes on it.
+    pub(super) is_of_one: bool,
 }
 
 impl Pool {
@@ -73,13 +76,12 @@ impl Pool {
         let mut idle = self.idle.borrow_mut();
         // With one instance that is the last; a service may have several.
         while let Some(index) = idle.iter().rposition(|(connection, _)| connection.instance == instance) {
-            let (connection, since) = idle.remove(index);
+            let (mut connection, since) = idle.remove(index);
             if since.elapsed() > MAX_IDLE_TIME {
                 continue;
             }
             // Bytes or an end that came in between make the connection unusable.
-            let quiet = connection.socket.try_read(&mut [0; 1]);
-            if matches!(quiet, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock) {
+            if connection.socket.is_quiet() {
                 return Some(connection);
             }
         }
@@ -89,7 +91,7 @@ impl Pool {
     /// Keeps a connection, if there are fewer than `most`.
     pub(super) fn give_back(&self, connection: Connection, most: usize) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < most.min(MAX_IDLE) {
+        if !connection.is_of_one && idle.len() < most.min(MAX_IDLE) {
             idle.push((connection, Instant::now()));
         }
     }
@@ -143,8 +145,14 @@ impl Drop for Counted<'_> {
     }
 }
 
-pub(super) async fn connect(pool: &Pool, place: Destination<'_>, instance: u64) -> Result<Connection, SendError> {
-    let socket = backlog::connect(place, &pool.service, pool.queue.as_ref()).await?;
+pub(super) async fn connect(
+    pool: &Pool,
+    place: Destination<'_>,
+    server: Option<Server<'_>>,
+    instance: u64,
+) -> Result<Connection, SendError> {
+    let socket = secure::connect(place, server, &pool.service, pool.queue.as_ref()).await?;
     let socket = socket.in_batch(&pool.batch);
-    Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance })
+    let is_of_one = server.is_some_and(|server| server.announced.is_some());
+    Ok(Connection { socket, read: BytesMut::with_capacity(READ_SIZE), instance, is_of_one })
 }

@@ -50,7 +50,7 @@ impl Turn {
     /// Moves the request on. A service that stops reading may still answer, so its error is kept for later.
     pub(super) fn poll_pump(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
         self.settle();
-        if self.write_failed || self.pump.is_done() {
+        if self.write_failed || self.has_sent() {
             return Ok(());
         }
         match self.pump.poll(&mut self.connection.socket, cx) {
@@ -61,6 +61,11 @@ impl Turn {
             }
             Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
         }
+    }
+
+    /// Whether the request is written whole.
+    pub(super) fn has_sent(&self) -> bool {
+        self.pump.is_done() && self.connection.socket.unsent() == 0
     }
 
     /// Learns what became of what was put in the batch.
@@ -106,7 +111,7 @@ impl Turn {
     /// already.
     pub(super) fn recycle(mut self, pool: &Pool, most: usize) {
         self.settle_now();
-        if self.pump.is_done() && !self.write_failed && self.connection.read.is_empty() {
+        if self.has_sent() && !self.write_failed && self.connection.read.is_empty() {
             pool.give_back(self.connection, most);
         }
     }
@@ -136,7 +141,7 @@ pub(super) async fn send<E: Exchange>(
         Some(connection) => (connection, Reuse::Kept),
         None => {
             first_byte.service_turn();
-            let connected = Box::pin(first_byte.within(connect(pool, place, number))).await;
+            let connected = Box::pin(first_byte.within(connect(pool, place, external, number))).await;
             match connected.unwrap_or_else(|| Err(first_byte.over(&pool.service).into())) {
                 Ok(connection) => (connection, Reuse::New),
                 Err(error) => return Err(Failed { error, body: BodyLeft::Whole(body), reuse: Reuse::New }),

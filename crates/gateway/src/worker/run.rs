@@ -301,6 +301,10 @@ impl Worker {
                     Upstream::Http(_, pool) | Upstream::External(_, pool) => pool.close_idle(),
                     Upstream::Cgi(_, _, pool) | Upstream::ExternalCgi(_, _, pool) => pool.close_idle(),
                     Upstream::Http2(_, pool) | Upstream::ExternalHttp2(_, pool) => pool.close_idle(),
+                    Upstream::ExternalTls(_, http1, http2) => {
+                        http1.close_idle();
+                        http2.close_idle();
+                    }
                     Upstream::Pipe(..) | Upstream::Lambda(_) => {}
                 }
                 !upstream.is_unused() || known.contains(key) // what is configured no longer, or with another address, goes

@@ -1,7 +1,7 @@
 //! Directives of Caddy that answer requests: where a route leads.
 
 use crate::directive::Directive;
-use crate::rules::{Place, Target, name_of};
+use crate::rules::{MAX_SERVERS, MAX_WEIGHT, Place, Servers, Target, name_of};
 
 use super::level::{Done, Level};
 use super::reader::Reader;
@@ -99,24 +99,27 @@ impl Reader {
         let is_fastcgi = directive.child("transport").is_some_and(|transport| transport.arg(0) != "http");
         let in_block = directive.children().iter().filter(|one| one.name == "to").flat_map(|one| &one.args);
         let upstreams: Vec<String> = args.iter().chain(in_block).cloned().collect();
-        let url = match upstreams.first().map(|text| upstream(text, is_h2c)) {
-            _ if has_tls => Err("services are spoken to over HTTP or h2c, without TLS"),
+        let urls = upstreams.iter().map(|text| upstream(text, is_h2c)).collect::<Result<Vec<_>, _>>();
+        let urls = match Some(urls).filter(|_| !upstreams.is_empty()) {
+            _ if has_tls => Err("`https://` in `url` speaks TLS to services, and `tls` says whom it trusts: add it"),
+            _ if upstreams.len() > MAX_SERVERS => Err("a service has up to 64 servers"),
             _ if is_fastcgi => {
                 Err("which scripts it runs cannot be told: write `cgi = { root = … }`, as for `php_fastcgi`")
             }
-            Some(url) => url,
-            None => Err("a service has one URL, which is not found out"),
+            Some(urls) => urls,
+            None => Err("a service has a URL, which is not found out"),
         };
-        for other in upstreams.iter().skip(1) {
-            let why = "only the first server is taken over: `url` may be a list, add it there".to_owned();
-            self.note(directive.line, &format!("reverse_proxy … {other}"), Done::NotMapped(why));
-        }
+        let mut servers = Servers::default();
         for one in directive.children().iter().filter(|one| one.name != "to") {
+            if one.name == "lb_policy" && self.shared_by(one, upstreams.len(), &mut servers) {
+                continue;
+            }
             self.of_proxy(one, level, upstreams.first().map_or("", String::as_str));
         }
-        match url {
-            Ok(url) => {
-                let service = self.draft.service_at(&name_of(&url), &url);
+        match urls {
+            Ok(urls) => {
+                let name = name_of(&urls[0]);
+                let service = self.draft.service_of(&name, Servers { urls, ..servers });
                 self.emit(hosts, place, level, &Target::Service(service));
                 Done::Mapped("service".to_owned())
             }
@@ -125,6 +128,30 @@ impl Reader {
                 Done::NotMapped(why.to_owned())
             }
         }
+    }
+
+    /// How several servers share requests, and whether that can be told.
+    fn shared_by(&mut self, one: &Directive, count: usize, servers: &mut Servers) -> bool {
+        const DRAWN: &str = "of two servers that are drawn, the one with fewer open requests takes a request";
+        let weights: Vec<u64> = one.args.iter().skip(1).filter_map(|word| word.parse().ok()).collect();
+        let by = match (one.arg(0), one.arg(1)) {
+            ("random" | "round_robin" | "least_conn" | "random_choose", _) => {
+                self.note(one.line, &one.label(), Done::NotNeeded(DRAWN));
+                return true;
+            }
+            ("weighted_round_robin", _) if weights.len() == count => {
+                servers.weights = weights.into_iter().map(|weight| weight.clamp(1, MAX_WEIGHT)).collect();
+                self.note(one.line, &one.label(), Done::Mapped("balance.weights".to_owned()));
+                return true;
+            }
+            ("ip_hash" | "client_ip_hash", _) => "client".to_owned(),
+            ("header", name) if !name.is_empty() => format!("header:{name}"),
+            ("cookie", name) => format!("sticky:{}", if name.is_empty() { "lb" } else { name }),
+            _ => return false,
+        };
+        servers.by = Some(by);
+        self.note(one.line, &one.label(), Done::Mapped("balance.by".to_owned()));
+        true
     }
 
     /// What stands in the block of `reverse_proxy`.

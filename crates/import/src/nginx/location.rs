@@ -2,7 +2,7 @@
 
 use crate::directive::{Directive, route_path};
 use crate::document::Value;
-use crate::rules::{Place, Rules, Target, below, name_of};
+use crate::rules::{Place, Rules, Servers, Target, below, name_of};
 
 use super::level::Level;
 use super::program::rewritten;
@@ -15,6 +15,9 @@ const LEADS: [&str; 8] =
 /// Why a folder with programs is not served.
 const PROGRAMS: &str =
     "PHP is at work in this server, and the sources in its folder must not be sent: name folders without programs";
+/// Why a server with TLS is not taken over: nginx takes any certificate unless it is told otherwise.
+const TLS: &str = "`https://` in `url` speaks TLS, and checks the server's certificate, which nginx does not: add it, and \
+                   its authority in `tls.ca`";
 /// What a location reads itself.
 const OWN: [&str; 7] = ["alias", "rewrite", "location", "if", "internal", "error_page", "root"];
 
@@ -207,7 +210,8 @@ impl<'a> Reader<'a> {
         let (scheme, rest) = match text.split_once("://") {
             Some(("http", rest)) => ("http", rest),
             Some(("grpc", rest)) => ("h2c", rest),
-            Some(("https" | "grpcs", _)) => return Err("services are spoken to without TLS".to_owned()),
+            Some(("https", _)) => return Err(TLS.to_owned()),
+            Some(("grpcs", _)) => return Err("gRPC is spoken to services without TLS".to_owned()),
             None if pass.name == "grpc_pass" => ("h2c", text),
             _ => return Err("it is no URL of HTTP".to_owned()),
         };
@@ -221,45 +225,17 @@ impl<'a> Reader<'a> {
                 None => (rest.to_owned(), None),
             },
         };
-        let upstream = self.upstreams.get(address.as_str()).copied();
-        let (wanted, address) = match upstream {
-            Some(upstream) => (address, self.first_server(upstream)?),
-            None => (name_of(&address), address),
+        let (wanted, servers) = match self.upstreams.get(address.as_str()).copied() {
+            Some(upstream) => (address, self.servers(upstream)?),
+            None => (name_of(&address), Servers { urls: vec![address], ..Servers::default() }),
         };
-        let url = match (address.starts_with("unix:"), scheme) {
-            (true, "h2c") => return Err("h2c is spoken over TCP".to_owned()),
-            (true, _) => address,
-            (false, scheme) => format!("{scheme}://{address}"),
+        let url = |address: &String| match (address.starts_with("unix:"), scheme) {
+            (true, "h2c") => Err("h2c is spoken over TCP".to_owned()),
+            (true, _) => Ok(address.clone()),
+            (false, scheme) => Ok(format!("{scheme}://{address}")),
         };
-        Ok((self.draft.service_at(&wanted, &url), uri))
-    }
-
-    /// The first server of an upstream; the others are noted.
-    pub(super) fn first_server(&mut self, upstream: &Directive) -> Result<String, String> {
-        let mut servers = upstream.children().iter().filter(|child| child.name == "server");
-        let first = servers.next().ok_or("the upstream has no servers")?;
-        let is_new = !self.draft.options().iter().any(|noted| noted.line == first.line && noted.option == "server");
-        if is_new {
-            self.draft.mapped(first.line, "server", "url of a service");
-            for other in servers {
-                self.draft.not_mapped(
-                    other.line,
-                    other.label(),
-                    "only the first server is taken over: `url` may be a list, add it there",
-                );
-            }
-            for other in upstream.children().iter().filter(|child| child.name != "server") {
-                match other.name.starts_with("keepalive") || other.name == "zone" {
-                    true => self.draft.not_needed(other.line, other.name.as_str(), "connections to services are kept"),
-                    false => self.draft.not_mapped(
-                        other.line,
-                        other.label(),
-                        "`balance` of the service says how several servers share the requests",
-                    ),
-                }
-            }
-        }
-        Ok(first.arg(0).to_owned())
+        let urls = servers.urls.iter().map(url).collect::<Result<_, _>>()?;
+        Ok((self.draft.service_of(&wanted, Servers { urls, ..servers }), uri))
     }
 
     /// The files of a folder, by `try_files` or without it.

@@ -31,6 +31,7 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::Service => "## `[services.NAME]`",
         Part::ServiceContainer => "## `[services.NAME.container]`",
         Part::ServiceBalance => "## `[services.NAME.balance]`",
+        Part::ServiceTls => "## `[services.NAME.tls]`",
         Part::ServiceCgi => "## `[services.NAME.cgi]`",
         Part::ServiceLambda => "## `[services.NAME.lambda]`",
         Part::ServiceStdio => "## `[services.NAME.stdio]`",

@@ -235,6 +235,7 @@ fn fragment(takes: &str, part: Part, key: &Key) -> Value {
         | "the name of a file" => string,
         "\"header:NAME\"" => json!({ "type": "string", "pattern": "^header:." }),
         "\"cookie:NAME\"" => json!({ "type": "string", "pattern": "^cookie:." }),
+        "\"sticky:NAME\"" => json!({ "type": "string", "pattern": "^sticky:." }),
         "a list of strings"
         | "a list of addresses"
         | "a list of networks"

@@ -26,6 +26,8 @@ pub const SERVICE: &[Key] = &[
     ),
     key("balance", A_SECTION, "{ by = \"client\" }", &["lb_policy", "load_balancing", "lb", "loadbalancer"]),
     key("max_connections", A_NUMBER_OR_NONE, "100", &["maxconn", "max_conns", "max_conn"]),
+    key("proxy_protocol", "\"v1\" or \"v2\"", "\"v2\"", &["send_proxy", "send-proxy", "send-proxy-v2", "proxy_header"]),
+    key("tls", A_SECTION, "{ ca = \"ca.pem\" }", &["tls_client", "upstream_tls", "server_tls"]),
     key(
         "transport",
         "\"pipe\", \"http\", \"h2c\", \"fastcgi\", \"scgi\", \"uwsgi\", \"lambda\" or \"stdio\"",
@@ -187,10 +189,11 @@ pub const SERVICE_QUEUE: &[Key] = &[
 pub const SERVICE_BALANCE: &[Key] = &[
     key(
         "by",
-        "\"requests\", \"client\", \"header:NAME\" or \"cookie:NAME\"",
+        "\"requests\", \"client\", \"header:NAME\", \"cookie:NAME\" or \"sticky:NAME\"",
         "\"client\"",
         &["policy", "algorithm", "method", "lb_policy", "hash"],
     ),
+    key("sticky_key", "a path", "\"sticky.key\"", &["sticky_secret", "cookie_secret", "cookie_key"]),
     key("weights", "a list of numbers", "[3, 1]", &["weight", "weighted"]),
     key("max_failures", "a number", "3", &["max_fails", "failures", "consecutive_errors", "unhealthy_threshold"]),
     key("eject_time", A_TIME, "\"10s\"", &["fail_duration", "fail_timeout", "ejection_time", "base_ejection_time"]),
@@ -198,6 +201,20 @@ pub const SERVICE_BALANCE: &[Key] = &[
     key("retry_percent", "a number", "20", &["retry_budget", "budget_percent"]),
     key("retry_per_second", "a number", "10", &["min_retries_per_second", "min_retry_concurrency", "retry_floor"]),
     key("connect_timeout", A_TIME, "\"2s\"", &["dial_timeout", "proxy_connect_timeout"]),
+];
+
+/// The keys of `[services.NAME.tls]`.
+pub const SERVICE_TLS: &[Key] = &[
+    key("ca", "a path", "\"ca.pem\"", &["ca_file", "trusted_ca", "tls_trust_pool", "proxy_ssl_trusted_certificate"]),
+    key("server_name", A_STRING, "\"app.internal\"", &["sni", "tls_server_name", "proxy_ssl_name", "verifyhost"]),
+    key("certificate", "a path", "\"gateway.pem\"", &["cert", "crt", "proxy_ssl_certificate"]),
+    key("key", "a path", "\"gateway.key\"", &["private_key", "proxy_ssl_certificate_key"]),
+    key(
+        "pins",
+        "a list of strings",
+        "[\"sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\"]",
+        &["pin", "pinned_keys", "pinnedpubkey", "spki"],
+    ),
 ];
 
 /// The keys of `[services.NAME.health]`.

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use pilotlight_cgi::{Protocol, abort_request};
 
 use super::reader::Reader;
-use crate::net::Socket;
+use crate::client_socket::ServerSocket;
 use crate::pump::{BodyFraming, Pump};
 use crate::request_body::RequestBody;
 use crate::upstream::sockets::{Connection, Pool};
@@ -37,7 +37,8 @@ impl Talk {
 
     /// The request has ended: the connection is kept, or closed.
     pub(super) fn end(mut self, pool: &Pool) {
-        let nothing = Connection { socket: Socket::CLOSED, read: BytesMut::new(), instance: 0 };
+        let (socket, read) = (ServerSocket::CLOSED, BytesMut::new());
+        let nothing = Connection { socket, read, instance: 0, is_of_one: true };
         let nothing = Turn::new(nothing, Pump::new(BytesMut::new(), None, BodyFraming::Length));
         let turn = std::mem::replace(&mut self.turn, nothing);
         if self.keep > 0 && self.reader.status().is_some() {

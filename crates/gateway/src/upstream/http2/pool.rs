@@ -14,11 +14,14 @@ use pilotlight_exchange::retry::Reuse;
 use pilotlight_supervisor::Service;
 
 use super::greeting::Greeting;
+use crate::client_socket::ServerSocket;
 use crate::net::Destination;
 use crate::spawn::Spawner;
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::Kept;
-use crate::upstream::{Delivery, SendError, UpstreamError, backlog, closed};
+use crate::upstream::secure;
+use crate::upstream::server::Server;
+use crate::upstream::{Delivery, SendError, UpstreamError, closed};
 
 /// Connections of one worker to one instance. A further one is opened when those there are have all the streams that
 /// the service allows; beyond this number an exchange waits for a stream.
@@ -44,7 +47,7 @@ pub(crate) struct Pool {
 }
 
 /// A connection, which its task drives.
-pub(super) struct Connection {
+pub(in crate::upstream) struct Connection {
     /// The instance it leads to, or the server of somebody else's.
     instance: u64,
     pub(super) requests: SendRequest<Bytes>,
@@ -86,7 +89,7 @@ impl Pool {
     /// A connection that is kept, or a new one.
     pub(super) async fn connection(
         &self,
-        to: Destination<'_>,
+        (to, server): (Destination<'_>, Option<Server<'_>>),
         instance: u64,
         kept: Kept,
         first_byte: &FirstByte,
@@ -94,13 +97,27 @@ impl Pool {
         if let Some(connection) = (kept == Kept::MayBeUsed).then(|| self.take(instance)).flatten() {
             return Ok((connection, Reuse::Kept));
         }
-        let connected = Box::pin(first_byte.within(self.connect(to, instance))).await;
+        let connected = Box::pin(first_byte.within(self.connect(to, server, instance))).await;
         let connection = connected.unwrap_or_else(|| Err(first_byte.over(&self.service).into()))?;
         Ok((connection, Reuse::New))
     }
 
-    async fn connect(&self, to: Destination<'_>, instance: u64) -> Result<Rc<Connection>, SendError> {
-        let socket = backlog::connect(to, &self.service, self.queue.as_ref()).await?;
+    async fn connect(
+        &self,
+        to: Destination<'_>,
+        server: Option<Server<'_>>,
+        instance: u64,
+    ) -> Result<Rc<Connection>, SendError> {
+        let socket = secure::connect(to, server, &self.service, self.queue.as_ref()).await?;
+        self.begin(socket, instance).await
+    }
+
+    /// Speaks HTTP/2 on a new connection, which is kept.
+    pub(in crate::upstream) async fn begin(
+        &self,
+        socket: ServerSocket,
+        instance: u64,
+    ) -> Result<Rc<Connection>, SendError> {
         let mut builder = client::Builder::new();
         builder
             .enable_push(false)

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::body::PipeBody;
 use super::stream::{Stream, Switched};
 use crate::body::ResponseBody;
+use crate::client_socket::ServerSocket;
 use crate::protocols::ServiceProtocol;
 use crate::upstream::one_try::Try;
 use crate::upstream::{ServiceResponse, Upgraded};
@@ -26,6 +27,7 @@ impl Reply {
         let (lease, first_byte) = (one.lease.take(), one.first_byte.take());
         let Self { status, headers, first, rest, left, switched } = self;
         if let Some(Switched { socket, read_ahead }) = switched {
+            let socket = ServerSocket::Plain(socket);
             let upgraded = Some(Box::new(Upgraded::of_socket(socket, ServiceProtocol::Pipe, read_ahead, lease)));
             return ServiceResponse { status, fields: headers.into(), body: ResponseBody::Empty, upgraded };
         }
