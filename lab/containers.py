@@ -177,6 +177,8 @@ def restarts(engine, binary, count):
             try:
                 status, body = ask(*gateway.address)
                 failed += status != 200
+                if status != 200:
+                    print(f"failed: {status} {body.decode(errors='replace')[:400]}")
                 wrong += status == 200 and not body.startswith(b"hello from")
             except TimeoutError:
                 stuck += 1

@@ -8,7 +8,7 @@ use super::pull::Step;
 use super::ready::{Place, healthy};
 use super::recipe::{Publish, Recipe};
 use super::shared::{Shared, short};
-use crate::limits::ENGINE_PAUSE;
+use crate::limits::{ENGINE_PAUSE, MAX_HALVES};
 use crate::runtime::{RuntimeEvent, Started};
 use crate::spec::Pull;
 use pilotlight_containers::{Container, Create, EngineError, Since};
@@ -63,12 +63,20 @@ pub(super) async fn begin(
         }
     }
     let mut pause = Pause::new(&ENGINE_PAUSE);
+    let (mut was_cut, mut tries) = (false, 0);
     let held = loop {
-        match obtain(shared, recipe, id, taken).await {
+        match obtain(shared, recipe, Try { id, number: tries }, taken).await {
             Ok(held) => break held,
             Err(Obstacle::Passing(what)) => {
+                was_cut = true;
                 shared.waits(id, what).await;
                 pause.wait().await;
+            }
+            // An engine that was killed may have left half of a container, which nothing starts any more.
+            Err(Obstacle::Lasting(why)) if was_cut && recipe.image().is_some() && tries < MAX_HALVES => {
+                tries += 1;
+                discard(shared, taken).await;
+                shared.waits(id, why).await;
             }
             Err(Obstacle::Lasting(why)) => return Err(NotStarted::Reason(why)),
         }
@@ -130,8 +138,29 @@ async fn until_ready(
     }
 }
 
+/// Which of the tries of an instance's start.
+#[derive(Clone, Copy)]
+struct Try {
+    id: u64,
+    number: u32,
+}
+
+/// Removes what a start has come to. What cannot be removed now, the next start of the gateway removes.
+async fn discard(shared: &Shared, taken: &mut Option<String>) {
+    let Some(container) = taken.take() else { return };
+    shared.give_back(&container);
+    if let Err(error) = shared.engine.remove(&container).await {
+        tracing::warn!(%error, container = %short(&container), "half of a container is left");
+    }
+}
+
 /// A container that runs: one that was left, one that is there, or a new one. May be called again after an error.
-async fn obtain(shared: &Arc<Shared>, recipe: &Recipe, id: u64, taken: &mut Option<String>) -> Result<Held, Obstacle> {
+async fn obtain(
+    shared: &Arc<Shared>,
+    recipe: &Recipe,
+    which: Try,
+    taken: &mut Option<String>,
+) -> Result<Held, Obstacle> {
     let (mut since, mut is_new) = (Since::Beginning, false);
     let container = match (&*taken, recipe.image()) {
         (Some(container), _) => container.clone(),
@@ -143,7 +172,7 @@ async fn obtain(shared: &Arc<Shared>, recipe: &Recipe, id: u64, taken: &mut Opti
             }
             None => {
                 is_new = true;
-                create(shared, recipe, id).await?
+                create(shared, recipe, which).await?
             }
         },
         (None, None) => {
@@ -182,7 +211,7 @@ fn adopted(shared: &Shared, recipe: &Recipe) -> Option<String> {
     Some(left.remove(at).container)
 }
 
-async fn create(shared: &Arc<Shared>, recipe: &Recipe, id: u64) -> Result<String, Obstacle> {
+async fn create(shared: &Arc<Shared>, recipe: &Recipe, Try { id, number }: Try) -> Result<String, Obstacle> {
     let Some(image) = recipe.image() else { return Err(Obstacle::Lasting("the service names no image".to_owned())) };
     if image.pull == Pull::Always {
         pull(shared, &image.image, id).await?;
@@ -190,7 +219,7 @@ async fn create(shared: &Arc<Shared>, recipe: &Recipe, id: u64) -> Result<String
     let publish = if shared.engine.kind().await?.is_rootless { Publish::Loopback } else { Publish::No };
     let create =
         recipe.create(&shared.options.gateway, publish).map_err(|error| Obstacle::Lasting(error.to_string()))?;
-    let name = recipe.name();
+    let name = recipe.name(number);
     match shared.engine.create(&name, &create).await {
         Err(error) if error.is_not_found() && image.pull == Pull::Missing && is_of_image(&error) => {
             pull(shared, &image.image, id).await?;

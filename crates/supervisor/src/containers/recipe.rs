@@ -54,9 +54,11 @@ impl Recipe {
         self.spec.transport
     }
 
-    /// The container's name; the same for a second try.
-    pub(super) fn name(&self) -> String {
-        format!("pilotlight-{}-{}-{}", self.service, self.number, self.mark.get(..8).unwrap_or(&self.mark))
+    /// The container's name, by which one is found of which an engine has not said that it has made it.
+    pub(super) fn name(&self, tries: u32) -> String {
+        let mark = self.mark.get(..8).unwrap_or(&self.mark);
+        let more = if tries == 0 { String::new() } else { format!("-{tries}") };
+        format!("pilotlight-{}-{}-{mark}{more}", self.service, self.number)
     }
 
     /// What its settings are told apart by. A container over the pipe is never another gateway's: its token is gone.
@@ -202,7 +204,7 @@ mod tests {
             image.volumes.push("/data:/data:ro".to_owned());
         });
         let create = serde_json::to_value(recipe.create("gate", Publish::Loopback).unwrap()).unwrap();
-        assert_eq!(recipe.name(), "pilotlight-app-3-01234567");
+        assert_eq!(recipe.name(0), "pilotlight-app-3-01234567");
         assert_eq!(create["Image"], "app:1");
         let env: Vec<&str> = create["Env"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
         assert_eq!(

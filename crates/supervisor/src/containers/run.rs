@@ -175,7 +175,7 @@ impl Run {
             return;
         }
         // By its name as well: an engine may have made it and not have said so.
-        let name = self.recipe.name();
+        let name = self.recipe.name(0);
         let container = container.unwrap_or(&name);
         let removed = tokio::time::timeout(REMOVE_TIME, async {
             let mut pause = Pause::new(&ENGINE_PAUSE);
