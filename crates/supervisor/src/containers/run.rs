@@ -108,8 +108,15 @@ impl Run {
             tokio::select! {
                 biased;
                 order = self.orders.recv() => match order {
-                    Some(RunOrder::Do(Order::Freeze)) => self.freeze(&id).await,
-                    Some(RunOrder::Do(Order::Thaw)) => self.thaw(&id).await,
+                    // Nothing is asked behind these: a request waits for the engine's processor time.
+                    Some(RunOrder::Do(Order::Freeze)) => {
+                        self.freeze(&id).await;
+                        continue;
+                    }
+                    Some(RunOrder::Do(Order::Thaw)) => {
+                        self.thaw(&id).await;
+                        continue;
+                    }
                     Some(RunOrder::Do(Order::Terminate)) => {
                         let (engine, grace) = (self.shared.engine.clone(), self.recipe.stop_grace());
                         let id = id.clone();
