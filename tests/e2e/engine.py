@@ -14,7 +14,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
 
-from harness import ROOT, eventually
+from harness import ROOT, eventually, processes
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 60.0
@@ -61,6 +61,7 @@ class Engine:
         self.podman("rm", "--force", "--all", "--time", "0", check=False)
         self.kill()
         self.podman("system", "reset", "--force", check=False)
+        self._kill_halves()
         subprocess.run(["umount", "-R", "-l", self.folder / "root"], capture_output=True, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -78,6 +79,17 @@ class Engine:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
         self.socket.unlink(missing_ok=True)
+
+    def _kill_halves(self):
+        """What an engine that was killed over a start no longer knows: monitors, and the programs below them."""
+        all_processes = processes()
+        monitors = {pid for pid, (_, _, line) in all_processes.items() if "conmon" in line and str(self.folder) in line}
+        below = {pid for pid, (parent, _, _) in all_processes.items() if parent in monitors}
+        for pid in below | monitors:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
 
     def _answers(self):
         try:
