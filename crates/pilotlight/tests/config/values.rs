@@ -51,6 +51,7 @@ fn an_empty_file_is_all_defaults() {
     assert_eq!(
         config.settings.limits,
         Limits {
+            json_look_ahead: 64 << 10,
             header_size: 32 << 10,
             header_count: 100,
             body_size: Some(1 << 30),
@@ -94,6 +95,7 @@ fn every_key_of_a_full_file_arrives() {
     assert_eq!(
         config.settings.limits,
         Limits {
+            json_look_ahead: 128 << 10,
             header_size: 16 << 10,
             header_count: 50,
             body_size: None,
