@@ -119,7 +119,7 @@ impl Groups {
                 continue;
             }
             let message = format!("no service is in the group {}", shown(name));
-            let help = format!("write in_group = {} in its services, or take the group away", shown(name));
+            let help = format!("write in_group = \"{}\" in its services, or take the group away", printable(name));
             found.push(Diagnostic::warning(Code::Unused, at.clone(), message).help(help));
         }
     }
