@@ -138,7 +138,7 @@ fn check(
         (Some(_), None) if !section.mentions("group_memory") && !section.mentions("cgroup") => {
             let message = format!("the group {name} shares memory, and nothing says how much an instance takes");
             found.push(
-                Diagnostic::error(Code::MissingKey, field.at.clone(), message)
+                Diagnostic::error(Code::Conflict, field.at.clone(), message)
                     .help("add group_memory = \"8GiB\", or cgroup = { memory = \"8GiB\" }, which is a limit as well"),
             );
         }
