@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// What a review has found that its group has to agree to.
+#[derive(Clone, Copy)]
 pub(super) struct Proposal {
     pub(super) orders: Orders,
     pub(super) load: Load,
