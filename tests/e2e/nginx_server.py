@@ -27,8 +27,9 @@ http {{
     listen 127.0.0.1:{port} {listen};
     {own}
     {more}
+    set $tls "$ssl_server_name $ssl_session_reused $ssl_client_s_dn";
     location / {{
-      return 200 "$server_protocol $ssl_server_name $ssl_session_reused $ssl_client_s_dn|$proxy_protocol_addr $proxy_protocol_port $connection";
+      return 200 "$server_protocol $tls|$proxy_protocol_addr $proxy_protocol_port $connection";
     }}
     location = /large {{ root {folder}; }}
     location = /put {{

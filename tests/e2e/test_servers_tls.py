@@ -228,7 +228,8 @@ class Trusting(TlsCase):
         pin = "sha256/" + base64.b64encode(hashlib.sha256(public).digest()).decode()
         other = "sha256/" + base64.b64encode(bytes(32)).decode()
         self.assertEqual(self.told(self.gateway(server, tls={"pins": [other, pin]}))[0], "HTTP/2.0")
-        self.assertIn(f"its key is none of `tls.pins`: {pin}", self.refused(self.gateway(server, tls={"pins": [other]})))
+        refused = self.refused(self.gateway(server, tls={"pins": [other]}))
+        self.assertIn(f"its key is none of `tls.pins`: {pin}", refused)
 
     def test_files_that_cannot_be_used_are_found_before_the_start(self):
         broken = self.folder / "broken.pem"

@@ -20,7 +20,7 @@ use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::server::Server;
 use crate::upstream::silence::SilenceLimit;
-use crate::upstream::{SendError, ServiceResponse, cgi, http as http1, http2, lambda, pipe, secure};
+use crate::upstream::{SendError, ServiceResponse, cgi, http as http1, http2, https, lambda, pipe};
 use crate::worker::{Upstream, Worker};
 
 pub(crate) mod servers;
@@ -87,8 +87,8 @@ async fn ask(
         }
         Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, &outbound, None, Kept::IsNotUsed)).await,
         Upstream::ExternalTls(external, http1, http2) => {
-            let pools = secure::Pools { http1, http2 };
-            Box::pin(secure::send(external, server, pools, &mut one, &outbound, None, Kept::MayBeUsed)).await
+            let pools = https::Pools { http1, http2 };
+            Box::pin(https::send(external, server, pools, &mut one, &outbound, None, Kept::MayBeUsed)).await
         }
         // A connection for each would be kept for a minute.
         Upstream::ExternalHttp2(_, pool) => {

@@ -2,6 +2,7 @@
 //! `docs/configuration.md` is the same for people; a test holds the two together.
 
 mod admission;
+mod bounds;
 mod cache;
 mod key;
 mod limits;
@@ -11,6 +12,10 @@ mod service;
 mod tls;
 
 pub use admission::{ROUTE_ALLOW, ROUTE_ALLOW_FORWARD, ROUTE_ALLOW_JWT, ROUTE_DENY, ROUTE_LIMIT};
+pub use bounds::{
+    LISTEN, MAX_ARGUMENTS, MAX_CACHE_NAMES, MAX_ENV, MAX_GROUPS, MAX_ISOLATION_PATHS, MAX_NAME, MAX_PATH, MAX_PRELOAD,
+    MAX_ROUTES, MAX_SECRETS, MAX_SERVICES,
+};
 pub use cache::{CACHE, CACHE_REDIS, ROUTE_CACHE, ROUTE_CACHE_BYPASS, ROUTE_CACHE_KEY, ROUTE_CACHE_STORE};
 pub use key::Key;
 use key::{A_LIST, A_SECTION, A_SIZE, A_STRING, A_TIME, A_TIME_OR_NONE, AN_ADDRESS_OR_LIST, TRUE_OR_FALSE, key};
@@ -24,31 +29,6 @@ pub use service::{
 pub use tls::{
     TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
 };
-
-/// `listen` when the file gives none.
-pub const LISTEN: &str = "127.0.0.1:8080";
-/// Most services in a file.
-pub const MAX_SERVICES: usize = 4096;
-/// Most groups in a file.
-pub const MAX_GROUPS: usize = 256;
-/// Most routes in a file.
-pub const MAX_ROUTES: usize = 16_384;
-/// Most bytes of a service's name.
-pub const MAX_NAME: usize = 64;
-/// Most arguments of a command, the program included.
-pub const MAX_ARGUMENTS: usize = 1024;
-/// Most environment variables of a service.
-pub const MAX_ENV: usize = 1024;
-/// Most bytes of a route's path.
-pub const MAX_PATH: usize = 1024;
-/// Modules in a service's `preload`.
-pub const MAX_PRELOAD: usize = 256;
-/// Most files in `env_file`, and most paths in `sandbox_read` and `sandbox_write`.
-pub const MAX_ISOLATION_PATHS: usize = 64;
-/// Most files in `secrets`.
-pub const MAX_SECRETS: usize = 64;
-/// Most entries of a list in `[routes.cache]`.
-pub const MAX_CACHE_NAMES: usize = 64;
 
 /// The keys at the top of the file.
 pub const ROOT: &[Key] = &[

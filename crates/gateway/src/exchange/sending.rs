@@ -27,7 +27,7 @@ use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::server::{self, Seat};
 use crate::upstream::silence::SilenceLimit;
 use crate::upstream::{
-    self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, lambda, pipe, seated, secure,
+    self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, https, lambda, pipe, seated,
 };
 use crate::worker::Upstream;
 
@@ -202,8 +202,8 @@ impl Inbound {
                 Box::pin(http2::send(pool, server_of(external), &mut one, &self.outbound, body, kept)).await
             }
             Upstream::ExternalTls(external, http1, http2) => {
-                let (to, pools) = (server_of(external), secure::Pools { http1, http2 });
-                Box::pin(secure::send(external, to, pools, &mut one, &self.outbound, body, kept)).await
+                let (to, pools) = (server_of(external), https::Pools { http1, http2 });
+                Box::pin(https::send(external, to, pools, &mut one, &self.outbound, body, kept)).await
             }
             Upstream::External(external, pool) => {
                 http::send(pool, server_of(external), &mut one, &self.outbound, body, kept).await

@@ -59,7 +59,7 @@ pub(crate) async fn send(
         return Err(whole(body, UpstreamError::Protocol { service: pool.service.clone(), what }.into(), Reuse::New));
     };
     first_byte.service_turn();
-    let (connection, reuse) = match pool.connection((place, external), number, kept, first_byte).await {
+    let (connection, reuse) = match pool.connection(place, external, number, kept, first_byte).await {
         Ok(found) => found,
         Err(error) => return Err(whole(body, error, Reuse::New)),
     };

@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::HeaderValue;
 use pilotlight_balance::{Ask, Group, Ms, Tried, key};
 use pilotlight_proxy_protocol::Version;
+use pilotlight_tls::{Offer, ServerTls};
 
-use super::secure::Secured;
 use crate::admission::AskerFields;
 use crate::admission::asker::{Key, KeyBy, sole_cookie};
 use crate::options::{BalanceBy, External, ExternalAddr};
@@ -29,6 +29,15 @@ pub(crate) struct Server<'a> {
     pub(crate) secured: Option<Secured<'a>>,
     /// Behind a header that says whose the connection is, and which therefore carries one request.
     pub(crate) announced: Option<Announced>,
+}
+
+/// How a server is spoken to with TLS.
+#[derive(Clone, Copy)]
+pub(crate) struct Secured<'a> {
+    pub(crate) tls: Result<&'a ServerTls, &'a str>,
+    /// The host of its address, whose name its certificate has unless the settings say another.
+    pub(crate) host: &'a str,
+    pub(crate) offer: Offer,
 }
 
 /// What a header of the PROXY protocol says.

@@ -89,7 +89,8 @@ impl Pool {
     /// A connection that is kept, or a new one.
     pub(super) async fn connection(
         &self,
-        (to, server): (Destination<'_>, Option<Server<'_>>),
+        to: Destination<'_>,
+        server: Option<Server<'_>>,
         instance: u64,
         kept: Kept,
         first_byte: &FirstByte,
