@@ -264,7 +264,7 @@ proptest! {
             match event {
                 Happens::Request { chance, key } => {
                     let ejected: Vec<bool> = (0..count).map(|index| group.is_ejected(index, now)).collect();
-                    let found = group.choose(Ask { now, chance, key, tried: Tried::default() });
+                    let found = group.choose(Ask { now, chance, key, ..Ask::default() });
                     let Some(index) = found else {
                         let full = |index| group.open(index) == MAX_OPEN;
                         let all_out = ejected.iter().all(|is| *is);
