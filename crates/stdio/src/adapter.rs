@@ -73,7 +73,7 @@ async fn serve(settings: Settings, argv: Vec<OsString>) -> Result<(), RunError> 
         if draining.wait_for(|draining| *draining).await.is_ok() {
             sessions.drain();
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let served = tokio::select! {
         served = serving => served,

@@ -39,7 +39,7 @@ pub(crate) struct Endpoint {
 }
 
 /// An answer, or one that says why there is no other.
-type Answered = Result<Response<Body>, Response<Body>>;
+type Answered = Result<Response<Body>, Box<Response<Body>>>;
 
 impl Endpoint {
     pub(crate) fn new(crew: Arc<Crew>) -> Self {
@@ -83,13 +83,13 @@ impl Endpoint {
                 session.delete();
                 reply::empty(StatusCode::NO_CONTENT)
             }),
-            (mode, _) => Err(not_allowed(mode)),
+            (mode, _) => Err(not_allowed(mode).into()),
         };
-        Ok(answered.unwrap_or_else(|refusal| refusal))
+        Ok(answered.unwrap_or_else(|refusal| *refusal))
     }
 
     async fn post(&self, fields: &HeaderMap, body: Bytes) -> Answered {
-        let invalid = |status, why: &str| reply::refused(status, None, code::INVALID, why);
+        let invalid = |status, why: &str| Box::new(reply::refused(status, None, code::INVALID, why));
         if !headers::is_json(fields) {
             return Err(invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has to be application/json"));
         }
@@ -123,7 +123,7 @@ impl Endpoint {
         let Some(place) = self.turns.place().await else {
             let most = self.crew.settings.options.max_processes;
             let why = format!("{most} processes run already (stdio.max_processes): no further session can begin");
-            return Err(reply::refused(StatusCode::SERVICE_UNAVAILABLE, id, code::BUSY, &why));
+            return Err(reply::refused(StatusCode::SERVICE_UNAVAILABLE, id, code::BUSY, &why).into());
         };
         let session = self.sessions.start(&self.crew, place).map_err(|error| {
             eprintln!("pilotlight: error: {error}");
@@ -137,8 +137,8 @@ impl Endpoint {
     }
 
     /// The session of a request.
-    fn session(&self, fields: &HeaderMap, id: Option<&Value>) -> Result<Arc<Session>, Response<Body>> {
-        let bad = |why: &str| reply::refused(StatusCode::BAD_REQUEST, id, code::INVALID, why);
+    fn session(&self, fields: &HeaderMap, id: Option<&Value>) -> Result<Arc<Session>, Box<Response<Body>>> {
+        let bad = |why: &str| Box::new(reply::refused(StatusCode::BAD_REQUEST, id, code::INVALID, why));
         if fields.contains_key(REVISION) {
             let revision = headers::text(fields, &REVISION).unwrap_or_default();
             if !WITH_SESSIONS.contains(&revision) {
@@ -150,13 +150,14 @@ impl Endpoint {
         }
         let name =
             headers::text(fields, &SESSION).ok_or_else(|| bad("the field mcp-session-id is no session's name"))?;
-        self.sessions
-            .find(name)
-            .ok_or_else(|| reply::refused(StatusCode::NOT_FOUND, id, code::ENDED, &self.sessions.what_became_of(name)))
+        self.sessions.find(name).ok_or_else(|| {
+            let why = self.sessions.what_became_of(name);
+            reply::refused(StatusCode::NOT_FOUND, id, code::ENDED, &why).into()
+        })
     }
 
     fn listen(&self, fields: &HeaderMap) -> Answered {
-        let invalid = |status, why: &str| reply::refused(status, None, code::INVALID, why);
+        let invalid = |status, why: &str| Box::new(reply::refused(status, None, code::INVALID, why));
         let accepted = headers::accepted(fields);
         if !accepted.events && !accepted.any {
             return Err(invalid(StatusCode::NOT_ACCEPTABLE, "the client has to accept text/event-stream"));
@@ -177,7 +178,7 @@ impl Endpoint {
             return Ok(reply::empty(StatusCode::ACCEPTED));
         };
         if let Some(why) = headers::mismatch(fields, message) {
-            return Err(reply::refused(StatusCode::BAD_REQUEST, Some(id), code::HEADER_MISMATCH, &why));
+            return Err(reply::refused(StatusCode::BAD_REQUEST, Some(id), code::HEADER_MISMATCH, &why).into());
         }
         let era = self.turns.era(message.revision().unwrap_or(STATELESS)).await;
         let era = era.map_err(|error| match error {
@@ -186,7 +187,7 @@ impl Endpoint {
         })?;
         if era == Era::Sessions {
             let why = "the program speaks a revision of MCP with sessions: begin one with initialize";
-            return Err(reply::refused(StatusCode::BAD_REQUEST, Some(id), code::INVALID, why));
+            return Err(reply::refused(StatusCode::BAD_REQUEST, Some(id), code::INVALID, why).into());
         }
         let until = Until::Response { id: id.clone(), token: message.progress_token().cloned() };
         self.turn(Turn { line: message.text.clone(), until }, accepted).await
@@ -195,7 +196,7 @@ impl Endpoint {
     /// A line for a line.
     async fn line(&self, fields: &HeaderMap, body: Bytes) -> Answered {
         let bad = "the body has to be one line, or JSON";
-        let line = as_line(body).ok_or_else(|| said(StatusCode::BAD_REQUEST, bad.to_owned()))?;
+        let line = as_line(&body).ok_or_else(|| said(StatusCode::BAD_REQUEST, bad))?;
         let kind = parse(line.clone()).ok().filter(|all| all.len() == 1).map(|mut all| all.remove(0).kind);
         let until = match kind {
             Some(Kind::Request { id, .. }) => Until::Id(id),
@@ -237,7 +238,7 @@ impl Endpoint {
             }
         }
         let why = "the program ended before it had read the request";
-        Err(reply::refused(StatusCode::BAD_GATEWAY, id.as_ref(), code::ENDED, why))
+        Err(reply::refused(StatusCode::BAD_GATEWAY, id.as_ref(), code::ENDED, why).into())
     }
 }
 
@@ -250,7 +251,7 @@ fn line_answer(text: Bytes) -> Response<Body> {
     reply::with_type(StatusCode::OK, TEXT, line.into())
 }
 
-fn said(status: StatusCode, why: String) -> Response<Body> {
+fn said(status: StatusCode, why: &str) -> Response<Body> {
     reply::with_type(status, TEXT, format!("{why}\n").into())
 }
 
@@ -267,7 +268,7 @@ fn not_allowed(mode: Mode) -> Response<Body> {
         Mode::Mcp => (METHODS, "MCP uses POST, GET and DELETE"),
         Mode::Lines => (POST_ONLY, "a line for the program comes by POST"),
     };
-    let mut response = said(StatusCode::METHOD_NOT_ALLOWED, why.to_owned());
+    let mut response = said(StatusCode::METHOD_NOT_ALLOWED, why);
     response.headers_mut().insert(ALLOW, allow);
     response
 }

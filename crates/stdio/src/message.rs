@@ -119,7 +119,7 @@ pub(crate) fn id_of(text: &[u8]) -> Option<Value> {
 }
 
 /// The text as one line, if it is one: JSON, or without a line end but at its own end.
-pub(crate) fn as_line(text: Bytes) -> Option<Bytes> {
+pub(crate) fn as_line(text: &Bytes) -> Option<Bytes> {
     let text = text.slice(..text.trim_ascii_end().len());
     if text.is_empty() {
         return None;
@@ -290,9 +290,9 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn check(text: &str, expected: Result<Kind, Malformed>) {
+    fn check(text: &str, expected: impl Into<Result<Kind, Malformed>>) {
         let found = parse(Bytes::copy_from_slice(text.as_bytes())).map(|mut all| all.remove(0).kind);
-        assert_eq!(found, expected, "{text}");
+        assert_eq!(found, expected.into(), "{text}");
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn lines() {
         let check = |text: &'static str, line: Option<&str>| {
-            assert_eq!(as_line(Bytes::from_static(text.as_bytes())).as_deref(), line.map(str::as_bytes), "{text}");
+            assert_eq!(as_line(&Bytes::from_static(text.as_bytes())).as_deref(), line.map(str::as_bytes), "{text}");
         };
         check("add 1 2\n", Some("add 1 2"));
         check("{\"a\":\n1}\r\n", Some("{\"a\": 1}"));

@@ -357,24 +357,24 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn message(value: Value) -> Message {
+    fn message(value: &Value) -> Message {
         parse(value.to_string().into()).unwrap().remove(0)
     }
 
     fn request(id: u64) -> Message {
-        message(json!({ "jsonrpc": "2.0", "id": id, "method": "m", "params": { "_meta": { "progressToken": id } } }))
+        message(&json!({ "jsonrpc": "2.0", "id": id, "method": "m", "params": { "_meta": { "progressToken": id } } }))
     }
 
     fn answer(id: u64) -> Message {
-        message(json!({ "jsonrpc": "2.0", "id": id, "result": {} }))
+        message(&json!({ "jsonrpc": "2.0", "id": id, "result": {} }))
     }
 
     fn progress(token: u64) -> Message {
-        message(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": token } }))
+        message(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": token } }))
     }
 
     fn notice() -> Message {
-        message(json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} }))
+        message(&json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} }))
     }
 
     fn next(streams: &mut Streams, reader: Reader) -> Poll<Option<(EventId, Bytes)>> {
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(all(&mut streams, two), [answer(2).text]);
         assert_eq!(next(&mut streams, two), Poll::Ready(None));
         streams.push(&answer(2)); // once more: nobody waits for it
-        assert_eq!(all(&mut streams, two), [Bytes::new(); 0]);
+        assert!(all(&mut streams, two).is_empty());
     }
 
     #[test]
