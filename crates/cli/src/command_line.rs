@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::admin::{Effect, Running};
 use crate::config::DEFAULT_FILE;
 use crate::config::commands::{self, Existing, Format, Outcome};
+use crate::hidden::{self, exit_code};
 use crate::{admin, develop, doctor, fmt, generated, import, run, trust};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pilotlight_authority::Direction;
 use pilotlight_companion::Companion;
 use pilotlight_gateway::Emptying;
-use pilotlight_printable::printable_lines;
 
 /// A gateway for local services: starts them on their first request, speaks to them over a pipe or HTTP, caches.
 #[derive(Parser)]
@@ -395,7 +395,7 @@ fn watch(on: bool) -> admin::Watch {
 /// The program: reads the arguments of the process, does what they say, gives the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    if let Some(code) = hidden() {
+    if let Some(code) = hidden::started() {
         return code;
     }
     if let Some((companion, arguments)) = helped() {
@@ -404,8 +404,8 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let outcome = match arguments.command.unwrap_or(Command::Run { config: arguments.config }) {
-        Command::Run { config } => return run_ended(run::run(&config.file)),
-        Command::Dev(arguments) => return run_ended(develop::run(&arguments)),
+        Command::Run { config } => return exit_code(run::run(&config.file)),
+        Command::Dev(arguments) => return exit_code(develop::run(&arguments)),
         Command::Check { config, json } => {
             let format = if json { Format::Json } else { Format::Text(commands::style_for_stderr()) };
             commands::check(&config.file, format, &mut out, &mut err)
@@ -465,38 +465,4 @@ fn schedules(name: Option<String>, run: Option<String>, gateway: Running) -> io:
     let what = run.map(admin::Schedules::Run).or_else(|| name.map(admin::Schedules::One));
     let what = what.unwrap_or(admin::Schedules::List);
     gateway.run(effect, |client, report, out| admin::schedules(client, &what, report, out))
-}
-
-/// What the gateway starts this program as, besides itself; no option of these is anybody else's business. Before
-/// anything else: the guardian must be small, and its own process may not have a thread yet.
-fn hidden() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
-    let first = arguments.next()?;
-    if first == run::GUARDIAN {
-        return Some(guardian(arguments.next().map(PathBuf::from)));
-    }
-    let served = (first == pilotlight_stdio::COMMAND).then(|| pilotlight_stdio::run(arguments))?;
-    Some(run_ended(served.map(|()| run::Ended::Stopped).map_err(Into::into)))
-}
-
-fn guardian(runtime_dir: Option<PathBuf>) -> ExitCode {
-    let code = pilotlight_supervisor::guardian::main();
-    if let Some(dir) = runtime_dir {
-        // Gone already if the gateway ended in an orderly way.
-        let _ = std::fs::remove_dir_all(dir);
-    }
-    code
-}
-
-fn run_ended(ended: anyhow::Result<run::Ended>) -> ExitCode {
-    match ended {
-        Ok(run::Ended::Stopped) => ExitCode::SUCCESS,
-        Ok(run::Ended::RunsAlready) => Outcome::Failed.into(),
-        Ok(run::Ended::Misconfigured) => Outcome::Misconfigured.into(),
-        Err(e) => {
-            // Nobody may be left to be told.
-            let _ = writeln!(io::stderr(), "pilotlight: {}", printable_lines(&format!("{e:#}")));
-            Outcome::Failed.into()
-        }
-    }
 }

@@ -11,6 +11,7 @@ pub mod develop;
 pub mod doctor;
 pub mod fmt;
 pub mod generated;
+mod hidden;
 pub mod import;
 mod log_end;
 mod memory;

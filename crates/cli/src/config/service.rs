@@ -130,10 +130,7 @@ fn read<'a>(
         }
         (None, None) if ["command", "url", "container"].iter().any(|key| section.mentions(key)) => None,
         (None, None) => {
-            found.push(
-                Diagnostic::error(Code::MissingKey, at.clone(), format!("the service {} has none of `command`, `container` and `url`", shown(name)))
-                    .help("add command = [\"./app\"] for a program to start, container = { image = \"app:1\", port = 8080 } for a container, or url = \"http://127.0.0.1:9000\" for a running server"),
-            );
+            found.push(nothing_to_ask(name, at.clone()));
             None
         }
         (Some(command), None) => {
@@ -153,6 +150,13 @@ fn read<'a>(
     let lambda = lambda::read(&section, spec, found);
     let (cgi, folders) = cgi(&section, &kind, for_all.folder, found);
     Some(Service { kind, cgi, lambda, stdio, at: ServiceSpans { name: at, folders, ..spans } })
+}
+
+fn nothing_to_ask(name: &str, at: Span) -> Diagnostic {
+    let message = format!("the service {} has none of `command`, `container` and `url`", shown(name));
+    let help = "add command = [\"./app\"] for a program to start, container = { image = \"app:1\", port = 8080 } for a \
+                container, or url = \"http://127.0.0.1:9000\" for a running server";
+    Diagnostic::error(Code::MissingKey, at, message).help(help)
 }
 
 fn refuse_url_keys(section: &Section<'_>, has: &str, found: &mut Vec<Diagnostic>) {
