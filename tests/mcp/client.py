@@ -1,5 +1,6 @@
 """A client by the official SDK of MCP for Python: `client.py URL FOLDER MODE`, MODE one of sessions, stateless. Prints
-what it was told as JSON. The file `cut` in the folder tells the test to cut the connection, `go` the server to go on."""
+what it was told as JSON. The file `cut` in the folder tells the test to cut the connection, `go` the server to go on.
+"""
 
 import json
 import sys
