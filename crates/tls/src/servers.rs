@@ -180,6 +180,10 @@ pub fn refused(error: &Error, name: &ServerName<'_>) -> String {
             Refusal::UnknownIssuer => {
                 "its certificate is of no authority that is trusted: name its authority in `tls.ca`".to_owned()
             }
+            // The authority was made anew, say.
+            Refusal::BadSignature => {
+                "its certificate is of no authority that is trusted: that of the same name has another key".to_owned()
+            }
             Refusal::NotValidForName => format!("its certificate is not for {name}: see `tls.server_name`"),
             Refusal::NotValidForNameContext { presented, .. } => {
                 let presented = presented.join(", ");
