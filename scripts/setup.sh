@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly VENV=target/venv
+VENV=target/venv
 readonly DENY_VERSION=0.20.2
 readonly NEXTEST_VERSION=0.9.148 # a built one: PyPI has it
 # Both major versions of the SDK of MCP for Python: they speak different revisions.
