@@ -65,6 +65,8 @@ LONG_ONLY = (
 SIFTED = ("end to end", "rust", "pages in a browser")
 LIMIT_S = 3600.0
 SLOWEST = 50
+# Characters of the command of a suite that failed.
+COMMAND = 300
 # Lines that are printed: of a suite that passed, of one that failed, of the reason of a test that failed.
 LINES = {"passed": 3, "failed": 150, "reason": 24}
 # What pytest, sdk/conformance and nextest print of a test that failed and passed when it was run once more.
@@ -294,7 +296,7 @@ class Run:
                 self.results.append(result)
                 end = "passed"
                 if result.status:
-                    end = f"FAILED with status {result.status}: {' '.join(suite.command)}"
+                    end = f"FAILED with status {result.status}: {textwrap.shorten(' '.join(suite.command), COMMAND)}"
                 print(f"\n=== {suite.name}\n{last(text, LINES['failed' if result.status else 'passed'])}", flush=True)
                 result.end = last(text, LINES["reason"])
                 print(f"=== {suite.name}: {end}, in {result.wall:.0f} s\n", flush=True)

@@ -65,7 +65,7 @@ pub(crate) fn targets(config: &Config, started: &[Arc<Service>]) -> Vec<ServiceT
         ServiceKind::Managed(spec) => {
             started.next().map(|service| ServiceTarget::Managed(Arc::clone(service), spec.transport))
         }
-        ServiceKind::External(spec) => Some(ServiceTarget::External(Arc::new(External::new(spec.clone())))),
+        ServiceKind::External(spec) => Some(ServiceTarget::External(Arc::new(External::new((**spec).clone())))),
     };
     config.services.iter().filter_map(target).collect()
 }

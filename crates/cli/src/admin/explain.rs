@@ -388,7 +388,7 @@ key       http://h/
 
     #[test]
     fn no_route() {
-        let answer = json!({ "method": "GET", "target": "/x", "host": "h", "route": null, "why": "no route matches /x on h", "routes": ["/a", "/b"] });
+        let answer = json!({ "method": "GET", "target": "/x", "host": "h", "route": null, "why": "no route matches /x on h", "status": 404, "routes": ["/a", "/b"] });
         assert_eq!(
             text(&answer),
             "request   GET /x (host h)\nroute     none: no route matches /x on h; the answer is 404\n          routes are /a /b\n"

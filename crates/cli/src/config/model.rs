@@ -165,7 +165,7 @@ impl Service {
     /// A server that is already running, and stands in no file.
     pub(crate) fn running(external: ExternalSpec) -> Self {
         Self {
-            kind: ServiceKind::External(external),
+            kind: ServiceKind::External(Box::new(external)),
             cgi: None,
             lambda: None,
             stdio: None,
@@ -431,8 +431,11 @@ pub enum ServiceKind {
     /// looked up in `PATH`.
     Managed(Box<ServiceSpec>),
     /// Somebody else does.
-    External(ExternalSpec),
+    External(Box<ExternalSpec>),
 }
+
+/// Where `tls` of a service stands, and the files that it names.
+pub(super) type TlsFiles = (Span, Vec<(PathBuf, Span)>);
 
 /// Where a service and its parts stand in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -447,7 +450,7 @@ pub(super) struct ServiceSpans {
     pub(super) folders: Vec<(PathBuf, Span)>,
     pub(super) max_request_time: Option<Span>,
     /// `tls`, and the files that it names.
-    pub(super) tls: Option<(Span, Vec<(PathBuf, Span)>)>,
+    pub(super) tls: Option<TlsFiles>,
     pub(super) isolation: IsolationSpans,
 }
 

@@ -53,7 +53,7 @@ pub const ROOT: &[Key] = &[
     key("cache", "a section, or true or false", "[cache]", &[]),
     key("containers", A_SECTION, "[containers]", &["container", "docker", "podman", "engine"]),
     key("services", A_SECTION, "[services.NAME]", &["service", "processes", "upstreams", "apps"]),
-    key("groups", A_SECTION, "[groups.NAME]", &["group", "budgets", "pools"]),
+    key("groups", A_SECTION, "[groups.NAME]", &["budgets", "pools"]),
     key("routes", "a list of sections", "[[routes]]", &["route", "locations", "rules"]),
     key(
         "schedules",

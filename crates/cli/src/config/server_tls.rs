@@ -1,12 +1,12 @@
 //! `[services.NAME.tls]`: how servers that somebody else runs are trusted, and what the gateway shows them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pilotlight_gateway::ServerProtocol;
 use pilotlight_tls::{CertificateFiles, Pin, ServerTls, ServerTlsSettings, server_name};
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::{Service, ServiceKind, joined};
+use super::model::{Service, ServiceKind, TlsFiles, joined};
 use super::readers::{non_empty, read_words};
 use super::schema::Part;
 use super::section::{Field, Section, noted};
@@ -19,7 +19,7 @@ const PIN_HELP: &str = "`openssl x509 -in CERTIFICATE -noout -pubkey | openssl p
                         -sha256 -binary | base64` prints what stands behind sha256/";
 
 /// The settings, and where they and their files stand.
-pub(super) type Read = (ServerTlsSettings, Option<(Span, Vec<(PathBuf, Span)>)>);
+pub(super) type Read = (ServerTlsSettings, Option<TlsFiles>);
 
 pub(super) fn read(
     section: &Section<'_>,

@@ -16,7 +16,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::groups::Groups;
 use super::isolation;
 use super::lambda;
-use super::model::{IsolationSpans, Service, ServiceKind, ServiceSpans, joined};
+use super::model::{IsolationSpans, Service, ServiceKind, ServiceSpans, TlsFiles, joined};
 use super::readers::{check_name, choice, non_empty, read_words};
 use super::releases;
 use super::scaling;
@@ -138,8 +138,9 @@ fn read<'a>(
             let spec = ServiceSpec::new(name, Vec::new(), Transport::Pipe);
             managed(spec, &section, &command, for_all, found)
         }
-        (None, Some(url)) => external(name, &section, &url, for_all, found)
-            .map(|(external, tls)| (ServiceKind::External(external), ServiceSpans { tls, ..ServiceSpans::default() })),
+        (None, Some(url)) => external(name, &section, &url, for_all, found).map(|(external, tls)| {
+            (ServiceKind::External(Box::new(external)), ServiceSpans { tls, ..ServiceSpans::default() })
+        }),
     };
     let (mut kind, spans) = kind.filter(|_| good_name)?;
     let spec = match &mut kind {
@@ -223,7 +224,7 @@ fn external(
     url: &Field<'_>,
     ForAll { folder, queue_max, .. }: ForAll<'_>,
     found: &mut Vec<Diagnostic>,
-) -> Option<(ExternalSpec, Option<(Span, Vec<(PathBuf, Span)>)>)> {
+) -> Option<(ExternalSpec, Option<TlsFiles>)> {
     for key in managed_keys() {
         if let Some(field) = section.field(key) {
             found.push(no_use_with_url(&field, url));

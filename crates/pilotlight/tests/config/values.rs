@@ -159,7 +159,8 @@ fn services_have_their_paths_joined_to_the_folder_of_the_file() {
     assert_eq!(managed(&config, 2).transport, Transport::Http(HttpSocket::Unix));
     assert_eq!(managed(&config, 2).argv, ["/usr/bin/plain"]);
     let upstreams: Vec<&ServiceKind> = config.services[3..].iter().map(|service| &service.kind).collect();
-    let external = |name: &str, addr, protocol| ServiceKind::External(ExternalSpec::one(name, addr, protocol));
+    let external =
+        |name: &str, addr, protocol| ServiceKind::External(Box::new(ExternalSpec::one(name, addr, protocol)));
     let tcp = external("old", ExternalAddr::Tcp("localhost".to_owned(), 9000), ServerProtocol::H2c);
     let unix = external("socket", ExternalAddr::Unix("/etc/pilotlight/run/app.sock".into()), ServerProtocol::Http1);
     assert_eq!(upstreams, [&tcp, &unix]);

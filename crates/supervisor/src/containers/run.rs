@@ -42,7 +42,7 @@ pub(super) struct Run {
 
 /// How the task goes on when a start is over.
 enum Begun {
-    Ready(Held),
+    Ready(Box<Held>),
     NotStarted(NotStarted),
     Told(Option<RunOrder>),
 }
@@ -75,13 +75,13 @@ impl Run {
                 biased;
                 order = ending(&mut self.orders) => Begun::Told(order),
                 begun = begin => match begun {
-                    Ok(held) => Begun::Ready(held),
+                    Ok(held) => Begun::Ready(Box::new(held)),
                     Err(error) => Begun::NotStarted(error),
                 },
             }
         };
         match begun {
-            Begun::Ready(held) => self.live(held, &mut lines).await,
+            Begun::Ready(held) => self.live(*held, &mut lines).await,
             Begun::NotStarted(NotStarted::Ended(held)) => self.ended(&held, &mut lines).await,
             Begun::NotStarted(NotStarted::Reason(reason)) => {
                 self.remove(taken.as_deref()).await;
