@@ -51,6 +51,6 @@ def words_of_nextest(names):
 
 
 def words_of_node(names):
-    """Node knows only a pattern for the tests that are to run."""
-    slow = "|".join(re.escape(name) for name in names).replace("/", r"\/")
+    """Node knows only a pattern for the tests that are to run, which the root of a file must not have either."""
+    slow = "|".join(re.escape(name) for name in ["<root>", *names]).replace("/", r"\/")
     return [f"--test-name-pattern=/^(?!(?:{slow})$)/"] if slow else []
