@@ -26,8 +26,8 @@ const A_HOST: &str = "a host is a key of a route: host = \"example.org\" in [[ro
 const NO_HEALTH: &str = "a running service is sent no requests for health: it is ready when it accepts connections, and is \
                          started again after its end; `health` in [services.NAME] is what a new release is asked";
 const CORS: &str = "fields of answers are a route's: response_fields = { set = { \"Access-Control-Allow-Origin\" = \"…\" } } in [[routes]]";
-const NO_CONTAINER: &str =
-    "Pilotlight starts programs, no containers: write their `command`, or the `url` of a server that runs";
+const OF_CONTAINERS: &str = "what is said of a container stands in `container`: container = { image = \"app:1\", port = 8080, volumes = [\"/data:/data\"] }; \
+                             images are built by `docker build` or `podman build`";
 
 const FOREIGN: &[Foreign] = &[
     foreign(Part::Top, &["include", "import", "imports", "includes"], ONE_FILE),
@@ -116,19 +116,8 @@ const FOREIGN: &[Foreign] = &[
     ),
     foreign(
         Part::Service,
-        &[
-            "image",
-            "build",
-            "docker",
-            "container",
-            "container_name",
-            "volumes",
-            "ports",
-            "network",
-            "networks",
-            "expose",
-        ],
-        NO_CONTAINER,
+        &["build", "container_name", "volumes", "ports", "network", "networks", "expose"],
+        OF_CONTAINERS,
     ),
     foreign(
         Part::Service,
