@@ -1,7 +1,9 @@
 //! All processes of the adapter: how many there may be, and their end.
 
+use crate::message::{Message, parse};
 use crate::program::Program;
 use crate::settings::Settings;
+use bytes::Bytes;
 use pilotlight_printable::printable;
 use std::ffi::OsString;
 use std::io;
@@ -86,6 +88,18 @@ pub(crate) fn warn(why: &str, line: &[u8]) {
     let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
     let more = if line.len() > SHOWN { "…" } else { "" };
     eprintln!("pilotlight: warning: {why}: {}{more}", printable(&shown));
+}
+
+/// What a program says on a line of its standard output. What is no message goes to the log, and an empty line nowhere.
+pub(crate) fn messages_of(line: &Bytes) -> Option<Vec<Message>> {
+    match parse(line.clone()) {
+        Ok(messages) => Some(messages),
+        Err(_) if line.trim_ascii().is_empty() => None,
+        Err(error) => {
+            warn(&format!("the program wrote to its standard output what is no message ({error})"), line);
+            None
+        }
+    }
 }
 
 /// A panic elsewhere changes nothing of what is in here.

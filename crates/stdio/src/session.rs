@@ -1,9 +1,9 @@
 //! A client's own process, from `initialize` to DELETE or idleness (MCP until 2025-11-25).
 
-use crate::crew::{Crew, Member, NotStarted, left, locked, warn};
+use crate::crew::{Crew, Member, NotStarted, left, locked, messages_of};
 use crate::events::{EventBody, Source};
 use crate::headers::{Accepted, PRIMING};
-use crate::message::{Kind, Message, parse};
+use crate::message::{Kind, Message};
 use crate::program::{Line, Program, status, write_line};
 use crate::reply::{self, code};
 use crate::streams::{EventId, First, OpenError, Reader, Streams};
@@ -360,14 +360,7 @@ impl Run {
             Ok(Line::TooLong) => return Some(Ended::TooLong(self.max_line)),
             Ok(Line::End) | Err(_) => return Some(Ended::Exited(None)),
         };
-        let messages = match parse(line.clone()) {
-            Ok(messages) => messages,
-            Err(_) if line.trim_ascii().is_empty() => return None,
-            Err(error) => {
-                warn(&format!("the program wrote to its standard output what is no message ({error})"), &line);
-                return None;
-            }
-        };
+        let messages = messages_of(&line)?;
         let mut state = locked(&self.session.state);
         for message in &messages {
             let is_first = state.revision.is_none() && matches!(message.kind, Kind::Response { .. });

@@ -4,9 +4,9 @@
 //! What it writes until the answer belongs to that request, so no id, token or log line of one client can get to
 //! another. A client that goes away before its answer ends the process: what it would still write belongs to nobody.
 
-use crate::crew::{Crew, Member, NotStarted, left, locked, warn};
+use crate::crew::{Crew, Member, NotStarted, left, locked, messages_of, warn};
 use crate::events::Source;
-use crate::message::{Kind, id_of, parse};
+use crate::message::{Kind, id_of};
 use crate::program::{Line, Program, status, write_line};
 use crate::reply::{self, code};
 use crate::streams::EventId;
@@ -368,15 +368,7 @@ async fn talk<'a>(program: &mut Program, turn: &Turn, out: &'a mpsc::Sender<Out>
 fn sort(until: &Until, line: Bytes) -> Option<Out> {
     match until {
         Until::Response { id, token } => {
-            let messages = match parse(line.clone()) {
-                Ok(messages) => messages,
-                Err(_) if line.trim_ascii().is_empty() => return None,
-                Err(error) => {
-                    warn(&format!("the program wrote to its standard output what is no message ({error})"), &line);
-                    return None;
-                }
-            };
-            let message = messages.into_iter().next()?;
+            let message = messages_of(&line)?.into_iter().next()?;
             match &message.kind {
                 Kind::Response { id: answered } if answered == id => {
                     Some(Out::Answer { code: message.known.code, text: message.text })
