@@ -39,7 +39,7 @@ pub struct Ask {
     /// Of what goes to one server: [`key`](crate::key) of a client's address, say. Without it, the server with fewer
     /// open requests of two takes it.
     pub key: Option<u64>,
-    /// Where its client was before, who is to stay there while that server has room and is not left out.
+    /// The server that its client had before: it stays there while that one has room and is not left out.
     pub at: Option<usize>,
     /// Where the request was before. They are asked again only if there are no others.
     pub tried: Tried,

@@ -102,7 +102,7 @@ fn replaces(new: &Kind<'_>, old: &Kind<'_>) -> bool {
     let (stdio, is_told_same) = (new.stdio.is_some(), new.stdio == old.stdio);
     match (new.kind, old.kind) {
         (ServiceKind::Managed(new), ServiceKind::Managed(old)) => {
-            // The adapter is told of them when it starts.
+            // The adapter gets these options at its start.
             let times = |spec: &ServiceSpec| (spec.idle_timeout, spec.start_timeout, spec.stop_grace);
             let is_told = stdio && !(is_told_same && times(new) == times(old));
             is_told || new.needs_new_instances(old)

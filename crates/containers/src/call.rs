@@ -131,7 +131,7 @@ impl Answer {
         whole.map(|whole| whole.to_bytes()).map_err(|source| broken(&name, &socket, source))
     }
 
-    /// Reads it to its end, which is when the engine has done what it was asked for.
+    /// Reads the response to its end: only then has the engine done what it was asked for.
     pub(crate) async fn done(self) -> Result<(), EngineError> {
         self.bytes().await.map(drop)
     }

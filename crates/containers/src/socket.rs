@@ -17,7 +17,7 @@ const PODMAN: &str = "/run/podman/podman.sock";
 
 fn candidates(variable: impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     if let Some(path) = variable("DOCKER_HOST").as_deref().and_then(|host| host.strip_prefix("unix://")) {
-        return vec![PathBuf::from(path)]; // whoever says it means no other
+        return vec![PathBuf::from(path)]; // it was set on purpose, so no other is tried
     }
     let mut all = vec![PathBuf::from(DOCKER), PathBuf::from("/var/run/docker.sock"), PathBuf::from(PODMAN)];
     if let Some(dir) = variable("XDG_RUNTIME_DIR") {
