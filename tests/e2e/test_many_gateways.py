@@ -26,6 +26,8 @@ class Pages(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.asked[self.path] += 1
+        if self.path == "/held":
+            self.server.go_on.wait(30)
         body = str(self.server.asked[self.path]).encode()
         self.send_response(200)
         self.send_header("Cache-Control", "max-age=600")
@@ -41,7 +43,7 @@ class Eight(Operated):
     def setUp(self):
         self.pages = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
         self.pages.daemon_threads = True
-        self.pages.asked = Counter()
+        self.pages.asked, self.pages.go_on = Counter(), threading.Event()
         threading.Thread(target=self.pages.serve_forever, daemon=True).start()
         self.addCleanup(self.pages.server_close)
         self.addCleanup(self.pages.shutdown)
@@ -98,6 +100,41 @@ class Eight(Operated):
         self.assertEqual(told["elsewhere"] * 1.0 / max(told["ok"], 1), GATEWAYS - 1, told)
         self.assertEqual(told["failed"] + told["skipped"] + told["missed"], 0, told)
         self.assertEqual(self.pages.asked["/tick"], told["ok"])
+
+    def shared(self, path, **keys):
+        lines = {"cron": "0 0 1 1 *", "service": "web", "path": path, "name": "job"} | keys
+        rows = [f'{key} = "{value}"' for key, value in lines.items()]
+        return "\n".join(["[[schedules]]", "shared = true", *rows, ""])
+
+    def history(self, gateway):
+        return self.admin(gateway, "/schedules")["schedules"][0]["history"]
+
+    def ran(self, gateway):
+        self.admin(gateway, "/schedules/run", "POST", json.dumps({"name": "job"}), status=202)
+        self.assert_eventually(lambda: self.history(gateway), "the run is not over", limit=40)
+        return self.history(gateway)[0]
+
+    def test_a_run_that_is_under_way_at_another_gateway(self):
+        a, b = self.gateways(self.shared("/held"))[:2]
+        self.addCleanup(self.pages.go_on.set)
+        self.admin(a, "/schedules/run", "POST", json.dumps({"name": "job"}), status=202)
+        self.assert_eventually(lambda: self.pages.asked["/held"], "it was not asked")
+        refused = self.ran(b)
+        self.assertEqual(refused["result"], "failed")
+        self.assertIn("not over at another gateway", refused["reason"])
+        self.assertEqual(self.pages.asked["/held"], 1)
+        self.pages.go_on.set()
+        self.assert_eventually(lambda: self.history(a), "the run is not over")
+        self.assertEqual(self.history(a)[0]["result"], "ok")
+
+    def test_nothing_is_sent_without_redis(self):
+        gateway = self.gateways(self.shared("/tick", timeout="2s"))[0]
+        for node in self.cluster.nodes:
+            node.kill()
+        run = self.ran(gateway)
+        self.assertEqual(run["result"], "failed")
+        self.assertIn("Redis did not say within `timeout` (2 s)", run["reason"])
+        self.assertEqual(self.pages.asked["/tick"], 0)
 
     def test_without_redis_each_serves_alone(self):
         gateways = self.gateways(budget="50ms")
