@@ -439,7 +439,7 @@ class Ends(StdioCase):
         family = descendants(gateway.process.pid)
         polite.end()
         self.assert_eventually((gateway.folder / left).exists, "it had the time to say that its input was closed")
-        self.assertEqual(len(self.programs(gateway)), 2)
+        self.assert_eventually(lambda: len(self.programs(gateway)) == 2, "the polite one has gone, the others run on")
         stubborn.end()
         self.assert_eventually(lambda: not self.programs(gateway), "both are gone")
         polite.session = None
