@@ -10,7 +10,7 @@ import time
 import unittest
 
 from engine import CHECKED, IMAGE, PIPED, Engine
-from harness import BINARY, setUpModule
+from harness import BINARY, Gateway, config, setUpModule
 from runtimes import LIMIT, Conformance, RuntimeCase, together
 
 __all__ = ["setUpModule"]
@@ -47,6 +47,7 @@ class Containers(Conformance, RuntimeCase):
         (instance,) = self.status(gateway)["instances"]
         self.assertEqual(self.own()[0]["Id"], instance["container"])
         self.assertGreater(instance["pid"], 1)
+        self.assertIn(f"it runs in a container of the image {IMAGE}", gateway.command("explain", "/").decode())
 
     def test_one_that_is_killed_from_outside(self):
         gateway = self.run_with()
@@ -215,6 +216,46 @@ class Containers(Conformance, RuntimeCase):
             self.assert_hello(gateway)
             self.assertEqual(gateway.stop(), 0)
             self.assertFalse(running(name))
+
+    def test_labels_declare_services(self):
+        """Containers that are there at the start, that come, are wrong, and go; the engine that is away."""
+
+        def create(name, **labels):
+            words = [word for key, value in labels.items() for word in ("--label", f"dev.pilotlight.{key}={value}")]
+            return self.engine.podman("create", "--name", name, *words, IMAGE)
+
+        first = create("first", route="first.test, /first", port=8080, idle_timeout="1s")
+        head = f'[containers]\nsocket = "{self.engine.socket}"\ndiscover = true\n'
+        gateway = self.start(Gateway(BINARY, config(head)))
+        self.assert_status(gateway.get("/first", timeout=LIMIT), 200)
+        self.assert_status(gateway.get("/", host="first.test", timeout=LIMIT), 200)
+        self.assert_status(gateway.get("/second"), 404)
+        create("wrong", route="/wrong", prot=8080)
+        create("taken", route="/first", port=8080)
+        create("second", route="/second", port=8080)
+        self.assert_eventually(lambda: gateway.get("/second", timeout=LIMIT).status == 200, "it is not found", LIMIT)
+        self.assert_eventually(lambda: "there is no label dev.pilotlight.prot" in gateway.output(), "not said")
+        self.assert_said(gateway, "the container of taken is not served")
+        self.assert_status(gateway.get("/wrong"), 404)
+        stopped = lambda: self.engine.inspect(first)["State"]["Running"] is False  # noqa: E731
+        self.assert_eventually(stopped, "it is idle, and runs", LIMIT)
+        self.assert_status(gateway.get("/first", timeout=LIMIT), 200)
+        for name in ("taken", "first", "second"):
+            self.engine.podman("rm", "--force", "--time", "0", name)
+        for name in ("/first", "/second"):
+            gone = lambda name=name: gateway.get(name, timeout=LIMIT).status == 404  # noqa: E731
+            self.assert_eventually(gone, "it is still a service", LIMIT)
+        create("first", route="/again", port=8080)
+        self.assert_eventually(lambda: gateway.get("/again", timeout=LIMIT).status == 200, "it is not found", LIMIT)
+        # The engine is away: what was found stays, and a gateway that starts meanwhile finds it later.
+        self.engine.kill()
+        gateway.signal(1)
+        self.assert_eventually(lambda: "labels of containers were not read" in gateway.output(), "not said", LIMIT)
+        self.assert_status(gateway.get("/again", timeout=LIMIT), 200)
+        other = self.start(Gateway(BINARY, config(head)))
+        self.assert_status(other.get("/again"), 404)
+        self.engine.start()
+        self.assert_eventually(lambda: other.get("/again", timeout=LIMIT).status == 200, "it is not found", LIMIT)
 
     def test_a_service_that_compose_has_not_made(self):
         gateway = self.run_with({"compose": "shop/compose.yml", "service": "api", "port": 8080}, top={"dev": True})

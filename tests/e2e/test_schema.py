@@ -45,6 +45,7 @@ on_demand = { ask = "http://127.0.0.1:9000/may", limit = "10/m" }
 socket = "admin.sock"
 [containers]
 socket = "/run/docker.sock"
+discover = false
 [metrics]
 listen = "127.0.0.1:9090"
 [traces]

@@ -325,6 +325,10 @@ class HealthRequests(ServersCase):
         gone.kill()
         self.names(gateway, 20)
         self.assertEqual(self.state(gateway, gone), "ejected")
+        line = [str(BINARY), "explain", "/", "--socket", str(gateway.folder / "admin.sock")]
+        told = subprocess.run(line, capture_output=True, check=True, timeout=20, text=True).stdout
+        self.assertRegex(told, rf"127.0.0.1:{gone.port}: left out for another [0-9.]+ s")
+        self.assertRegex(told, r"127.0.0.1:[0-9]+: 0 open")
         again = Server("again", gone.port)
         self.addCleanup(again.kill)
         self.assertTrue(eventually(lambda: "again" in self.names(gateway, 10), 20))

@@ -93,7 +93,7 @@ pub use listeners::Ports;
 pub(crate) use listeners::listener_findings;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, load_for, load_text, parse, reread};
 pub use model::{
-    AdminSocket, CacheRedis, Config, Listener, LogFormat, LogOptions, Operate, PageFile, RedisUrl, Service,
+    AdminSocket, CacheRedis, Config, Containers, Listener, LogFormat, LogOptions, Operate, PageFile, RedisUrl, Service,
     ServiceKind, Tls, Traces, TracesWords, Workers,
 };
 pub use render::Style;

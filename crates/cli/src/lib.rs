@@ -13,6 +13,7 @@ pub mod fmt;
 pub mod generated;
 mod hidden;
 pub mod import;
+mod labelled;
 mod log_end;
 mod memory;
 mod notify;

@@ -1,5 +1,6 @@
 //! What a running gateway has for the one who operates it: the admin interface, the kept output of services, SIGUSR1.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::config::{AdminSocket, Config, Report};
+use crate::config::{AdminSocket, Config, Operate, Report};
 use crate::log_end::LogEnd;
 use crate::service_log::Layout;
 use crate::standard_error::StandardError;
@@ -26,6 +27,21 @@ pub(crate) struct Sockets {
     pub(crate) metrics: Option<OwnedFd>,
     /// Blocks until the predecessor answers nobody any more.
     pub(crate) turn: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Sockets {
+    /// Those of a predecessor that are still where they are to be.
+    pub(crate) fn inherited(
+        operate: &Operate,
+        admin: Option<(PathBuf, OwnedFd)>,
+        metrics: Option<(SocketAddr, OwnedFd)>,
+        turn: Option<Box<dyn FnOnce() + Send>>,
+    ) -> Self {
+        let at = |path: &PathBuf| matches!(&operate.admin, Some(AdminSocket::At(socket)) if socket == path);
+        let admin = admin.filter(|(path, _)| at(path)).map(|(_, socket)| socket);
+        let metrics = metrics.filter(|(address, _)| operate.metrics == Some(*address)).map(|(_, socket)| socket);
+        Self { admin, metrics, turn }
+    }
 }
 
 /// What people are shown and told.

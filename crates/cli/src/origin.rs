@@ -5,21 +5,35 @@ use std::sync::Arc;
 
 use crate::config::{self, Config, Loaded, Ports, Report};
 use crate::dev::Project;
+use crate::labelled::{self, Found};
 
 /// Where it comes from.
 #[derive(Clone)]
 pub(crate) enum Origin {
-    /// This file.
-    File(PathBuf),
+    /// This file, and what labels of containers declare, if it asks for that.
+    File(PathBuf, Found),
     /// A folder that is developed in.
     Development(Arc<Project>),
 }
 
 impl Origin {
+    /// This file.
+    pub(crate) fn file_at(file: &Path) -> Self {
+        Self::File(file.to_owned(), Found::default())
+    }
+
+    /// What labels of containers declare.
+    pub(crate) fn found(&self) -> Option<&Found> {
+        match self {
+            Self::File(_, found) => Some(found),
+            Self::Development(_) => None,
+        }
+    }
+
     /// The file; for a folder without one, where it would be.
     pub(crate) fn file(&self) -> &Path {
         match self {
-            Self::File(file) => file,
+            Self::File(file, _) => file,
             Self::Development(project) => &project.file,
         }
     }
@@ -27,7 +41,7 @@ impl Origin {
     /// The folder that is developed in.
     pub(crate) fn project(&self) -> Option<&Arc<Project>> {
         match self {
-            Self::File(_) => None,
+            Self::File(..) => None,
             Self::Development(project) => Some(project),
         }
     }
@@ -35,7 +49,7 @@ impl Origin {
     /// Reads it as it is now, for `user`; see [`config::load_for`].
     pub(crate) fn load_for<R>(&self, ports: Ports, user: impl FnOnce(Result<Loaded, Report>) -> R) -> R {
         match self {
-            Self::File(file) => config::load_for(file, ports, user),
+            Self::File(file, found) => labelled::load_for(file, found, ports, user),
             Self::Development(project) => user(project.load(ports)),
         }
     }

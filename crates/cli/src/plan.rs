@@ -10,7 +10,7 @@ use pilotlight_stdio::StdioOptions;
 use pilotlight_supervisor::ServiceSpec;
 use serde_json::{Value, json};
 
-use crate::config::{Config, Service, ServiceKind};
+use crate::config::{Config, Containers, Service, ServiceKind};
 use crate::settings;
 
 /// What a reload changes. What it does not name stays the same object: its connections, instances and streams with it.
@@ -153,6 +153,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("io_uring", old.io_uring != new.io_uring),
         ("tls.acme", old.acme != new.acme),
         ("cache", (&old.cache, &old.cache_redis) != (&new.cache, &new.cache_redis)),
+        ("containers.socket", old.containers.socket != new.containers.socket),
         ("admin", old.operate.admin != new.operate.admin),
         ("metrics", old.operate.metrics != new.operate.metrics),
         ("log", old.operate.log != new.operate.log),
@@ -164,8 +165,9 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
 
 /// The configuration that a gateway has after it followed another one: what it cannot follow stays as it was.
 pub(crate) fn followed_config(old: &Config, new: Config) -> Config {
-    let Config { workers, io_uring, acme, cache, cache_redis, operate, .. } = old.clone();
-    Config { workers, io_uring, acme, cache, cache_redis, operate, ..new }
+    let Config { workers, io_uring, acme, cache, cache_redis, operate, containers, .. } = old.clone();
+    let containers = Containers { socket: containers.socket, ..new.containers };
+    Config { workers, io_uring, acme, cache, cache_redis, operate, containers, ..new }
 }
 
 #[cfg(test)]
@@ -278,5 +280,8 @@ service = "b"
                 plan.fixed = vec!["cache", "access_log"];
             },
         );
+        check(&[("[services.a]", "[containers]\nsocket = \"/x\"\ndiscover = true\n[services.a]")], |plan| {
+            plan.fixed = vec!["containers.socket"];
+        });
     }
 }

@@ -5,7 +5,7 @@
 //! service, or the new ones.
 
 use std::mem::discriminant;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use pilotlight_gateway::{Emptying, Gateway, NotDone, ServiceTarget};
 use pilotlight_supervisor::{ServiceId, ServiceSpec, Supervisor};
 use pilotlight_tls::FileError;
 
-use crate::config::{Config, Loaded, Operate, Ports, Report, Style};
+use crate::config::{Config, Loaded, Operate, Ports, Report, Service, Style};
+use crate::labelled;
 use crate::memory::{self, Lender};
 use crate::operate::Shown;
 use crate::origin::Origin;
@@ -28,13 +29,26 @@ pub(crate) struct Followed {
     shown: Shown,
     /// That of the start, without services and routes: what cannot be followed stays as it was there.
     start: Config,
+    /// The engine whose containers declare services by their labels, if they do.
+    labels: Option<PathBuf>,
     /// How long services may take to end.
     pub(crate) stop_timeout: Duration,
 }
 
 impl Followed {
     pub(crate) fn new(config: &Config, shown: Shown) -> Self {
-        Self { shown, start: config.without_services(), stop_timeout: settings::stop_timeout(config) }
+        let (labels, stop_timeout) = (labelled::wanted(config), settings::stop_timeout(config));
+        Self { shown, start: config.without_services(), labels, stop_timeout }
+    }
+
+    /// The engine whose containers declare services by their labels, if they do.
+    pub(crate) fn labels(&self) -> Option<PathBuf> {
+        self.labels.clone()
+    }
+
+    /// Where the file ends in the text; what follows there was declared by labels.
+    fn end_of_file(&self) -> usize {
+        labelled::end_of_file(&self.shown.text())
     }
 
     /// What the operator sees of the gateway.
@@ -62,13 +76,13 @@ pub(crate) struct Live<'a> {
 
 /// Reads the file again and follows it. `Err`: nothing has changed.
 pub(crate) fn reload(live: Live<'_>, emptying: Emptying) -> Result<Plan, NotDone> {
-    let (origin, known) = (live.origin, live.followed.clone());
+    let (origin, known, end) = (live.origin, live.followed.clone(), live.followed.end_of_file());
     // Its own ports are in use, by itself.
     let read = |lender: Lender<_>| origin.load_for(Ports::Skip, |new| lender.lend((known.config(origin), new)));
     let followed = memory::apart(read, |(old, new)| {
         let invalid = |report: &Report| NotDone::Invalid(report.render(Style::Plain));
         let (new, old) = (new.as_ref().map_err(invalid)?, old.as_ref().map_err(invalid)?);
-        if let Some(emptied) = emptied(old, &new.config).filter(|_| emptying == Emptying::Refused) {
+        if let Some(emptied) = emptied(old, end, &new.config).filter(|_| emptying == Emptying::Refused) {
             return Err(NotDone::Invalid(format!(
                 "{}: {emptied}, so it was not followed: it may be half written, or truncated; if this is meant: pilotlight reload --force",
                 origin.file().display()
@@ -80,10 +94,14 @@ pub(crate) fn reload(live: Live<'_>, emptying: Emptying) -> Result<Plan, NotDone
     followed.map_err(no_thread)?
 }
 
-/// What the file has no more of, if it has none of what there is now.
-fn emptied(old: &Config, new: &Config) -> Option<String> {
+/// What the file has no more of, if it has none of the routes and services that it had. What labels declared, behind
+/// `end` of the old text, may go.
+fn emptied(old: &Config, end: usize, new: &Config) -> Option<String> {
+    let is_of_file = |service: &Service| service.place() < end;
+    let routes = old.routes.iter().filter(|route| old.service_of(route).is_none_or(is_of_file)).count();
+    let services = old.services.iter().filter(|service| is_of_file(service)).count();
     let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let counts = [("route", old.routes.len(), new.routes.len()), ("service", old.services.len(), new.services.len())];
+    let counts = [("route", routes, new.routes.len()), ("service", services, new.services.len())];
     let gone: Vec<String> = counts
         .into_iter()
         .filter(|(_, now, then)| *now > 0 && *then == 0)
@@ -111,7 +129,7 @@ fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loade
     control.retire(ids(services).filter(|id| !kept.contains(id)).collect());
     *services = targets;
     followed.shown.follow(warnings);
-    followed.stop_timeout = settings::stop_timeout(new);
+    (followed.labels, followed.stop_timeout) = (labelled::wanted(new), settings::stop_timeout(new));
     for setting in &plan.fixed {
         tracing::warn!(
             "`{setting}` has changed, which a running gateway cannot follow: `pilotlight upgrade` does, without losing a request"

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::announce::announce;
 use crate::config::{AdminSocket, Code, Config, Loaded, Ports, Report, Style, commands};
 use crate::dev;
+use crate::labelled::{self, Follower};
 use crate::log_end::Logs;
 use crate::memory;
 use crate::notify::{self, Note};
@@ -49,7 +50,7 @@ pub enum Ended {
 /// # Errors
 /// The system refuses something that the configuration asks for.
 pub fn run(file: &Path) -> anyhow::Result<Ended> {
-    run_from(&Origin::File(file.to_owned()))
+    run_from(&Origin::file_at(file))
 }
 
 /// The same for a configuration that may have another origin.
@@ -188,6 +189,7 @@ struct Running {
     origin: Origin,
     /// What follows the files of a folder that is developed in.
     development: Option<dev::Session>,
+    labels: Follower,
     followed: Followed,
     services: Vec<ServiceTarget>,
     supervisor: Supervisor,
@@ -229,11 +231,8 @@ impl Running {
                 return Err(e.into());
             }
         };
-        let at = |path: &PathBuf| matches!(&config.operate.admin, Some(AdminSocket::At(socket)) if socket == path);
-        let admin = admin.filter(|(path, _)| at(path)).map(|(_, socket)| socket);
-        let metrics = metrics.filter(|(address, _)| config.operate.metrics == Some(*address)).map(|(_, socket)| socket);
-        let has_inherited_admin = admin.is_some();
-        let sockets = Sockets { admin, metrics, turn };
+        let sockets = Sockets::inherited(&config.operate, admin, metrics, turn);
+        let has_inherited_admin = sockets.admin.is_some();
         let operated = Operated { file, config, runtime_dir: &runtime_dir, gateway: &gateway, supervisor: &supervisor };
         let admin = match operate::start(operated, &reports, orders.clone(), sockets) {
             Ok(admin) => admin,
@@ -247,17 +246,20 @@ impl Running {
         upgrade::warm(&services, &supervisor.control(), &warm);
         let replaces = is_heir.then(rustix::process::getppid).flatten();
         let presence = present(source, &runtime_dir, replaces);
-        let parts = dev::Parts { orders, control: supervisor.control(), services: &services };
+        let parts = dev::Parts { orders: orders.clone(), control: supervisor.control(), services: &services };
         let development = dev::Session::of(origin.project(), config, parts, &reports)?;
         if development.is_none() {
             announce(config, &gateway, admin.as_ref()).context("cannot write to the standard output")?;
         }
         let Reports { shown, stderr, .. } = reports;
         let followed = Followed::new(config, shown);
+        let mut labels = Follower::new(orders);
+        labels.follow(origin.found(), labelled::wanted(config));
         Ok(Self {
             program,
             origin: origin.clone(),
             development,
+            labels,
             followed,
             services,
             supervisor,
@@ -392,6 +394,7 @@ impl Running {
 
     fn told_to_stop(mut self, name: &str, signals: Signals) {
         self.development = None; // the terminal is as it was
+        self.labels.stop();
         self.stderr.say(&format!("pilotlight: {name}, stopping; once more stops at once"));
         notify::tell(Note::Stopping);
         self.presence = None;
@@ -426,6 +429,7 @@ impl Running {
         if let Some(development) = &self.development {
             development.follow(&self.services);
         }
+        self.labels.follow(self.origin.found(), self.followed.labels());
         memory::give_back_later();
         notify::tell(Note::Ready);
         match &done {

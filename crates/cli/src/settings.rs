@@ -162,7 +162,7 @@ pub(crate) fn containers(file: &Path, config: &Config, is_heir: bool) -> Contain
     if !is_heir && others() {
         gateway = format!("{gateway}-{}", std::process::id());
     }
-    ContainerOptions { socket: config.containers.clone(), gateway, is_heir }
+    ContainerOptions { socket: config.containers.socket.clone(), gateway, is_heir }
 }
 
 /// What a configuration file is called where its path would be too long.

@@ -53,11 +53,7 @@ pub(super) fn text(answer: &Value) -> String {
         changes(&answer["changes"], &mut fact);
         return text;
     }
-    let service = &answer["service"];
-    let then =
-        service["then"].as_str().map(|then| format!(", {}: {then}", string(&service["state"]))).unwrap_or_default();
-    let address = service["address"].as_str().map(|address| format!(" at {address}")).unwrap_or_default();
-    fact("service", &format!("{}{address}{then}", string(&service["name"])));
+    service(&answer["service"], &mut fact);
     if route["target_for_service"] != answer["target"] {
         fact("", &format!("it sees {}", string(&route["target_for_service"])));
     }
@@ -75,6 +71,31 @@ pub(super) fn text(answer: &Value) -> String {
         fact(if index == 0 { "limits" } else { "" }, &format!("{}: {value}", string(&limit["setting"])));
     }
     text
+}
+
+/// Where it goes, and what happens to it there.
+fn service(service: &Value, fact: &mut impl FnMut(&str, &str)) {
+    let then =
+        service["then"].as_str().map(|then| format!(", {}: {then}", string(&service["state"]))).unwrap_or_default();
+    let address = service["address"].as_str().map(|address| format!(" at {address}")).unwrap_or_default();
+    fact("service", &format!("{}{address}{then}", string(&service["name"])));
+    if let Some(place) = service["runs_in"].as_str() {
+        fact("", &format!("it runs in {place}"));
+    }
+    servers(&service["servers"], fact);
+}
+
+/// Which servers may get it.
+fn servers(servers: &Value, fact: &mut impl FnMut(&str, &str)) {
+    for (index, server) in servers.as_array().into_iter().flatten().enumerate() {
+        let state = match (server["state"].as_str(), server["back_in_seconds"].as_f64()) {
+            (Some("in"), _) => format!("{} open", server["open"]),
+            (Some("ejected"), Some(seconds)) => format!("left out for another {seconds:.1} s, as requests failed"),
+            (Some("unhealthy"), _) => "left out until health requests succeed".to_owned(),
+            _ => string(&server["state"]),
+        };
+        fact(if index == 0 { "servers" } else { "" }, &format!("{}: {state}", string(&server["address"])));
+    }
 }
 
 /// The routes of which the body decides.

@@ -8,7 +8,7 @@ use pilotlight_supervisor::{
 use toml::de::DeValue;
 
 use super::diagnostic::{Code, Diagnostic};
-use super::model::joined;
+use super::model::{Containers, joined};
 use super::readers::{choice, non_empty, read_words};
 use super::schema::Part;
 use super::section::{Field, Section, a_number, noted};
@@ -34,11 +34,14 @@ const OF_PROCESSES: [&str; 10] = [
 /// Keys of the service that reach a container when it is made.
 const AT_CREATION: [&str; 7] = ["env", "env_file", "secrets", "limits", "cgroup", "user", "group"];
 
-/// `[containers]`: the engine's socket, if the file names it.
-pub(super) fn engine(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<PathBuf> {
-    let section = root.part("containers", Part::Containers, "in [containers]", found)?;
-    let text = noted(non_empty(&section.field("socket")?), found)?.to_owned();
-    Some(joined(folder, text.strip_prefix("unix://").unwrap_or(&text)))
+/// `[containers]`.
+pub(super) fn engine(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Containers {
+    let mut engine = Containers::default();
+    let Some(section) = root.part("containers", Part::Containers, "in [containers]", found) else { return engine };
+    section.set("discover", Field::boolean, &mut engine.discover, found);
+    let socket = section.field("socket").and_then(|field| noted(non_empty(&field), found).map(str::to_owned));
+    engine.socket = socket.map(|text| joined(folder, text.strip_prefix("unix://").unwrap_or(&text)));
+    engine
 }
 
 /// What is for processes only.

@@ -41,8 +41,8 @@ pub struct Config {
     pub operate: Operate,
     /// Traces, if they are wanted.
     pub traces: Option<Traces>,
-    /// The socket of the engine of containers, if the file names it.
-    pub containers: Option<PathBuf>,
+    /// The engine of containers.
+    pub containers: Containers,
     /// The services, in the order of the file.
     pub services: Vec<Service>,
     /// The routes, in the order of the file, which has no meaning for precedence; no two have the same host, path and
@@ -86,6 +86,15 @@ pub struct PageFile {
     /// Joined to the file's folder.
     pub path: PathBuf,
     pub(super) at: Span,
+}
+
+/// The engine of containers, `[containers]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Containers {
+    /// Its socket, if the file names it.
+    pub socket: Option<PathBuf>,
+    /// Whether labels declare services.
+    pub discover: bool,
 }
 
 impl Config {
@@ -412,6 +421,11 @@ impl Service {
             ServiceKind::Managed(spec) => &spec.name,
             ServiceKind::External(external) => &external.name,
         }
+    }
+
+    /// Where in the text it stands.
+    pub(crate) fn place(&self) -> usize {
+        self.at.name.start
     }
 
     /// How Pilotlight runs it, unless somebody else does.

@@ -18,7 +18,7 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
         Ok(runtime) => runtime,
         Err(error) => return vec![Area::Services.note(format!("the engine cannot be asked: {error}"), "try again")],
     };
-    let socket = config.containers.clone().unwrap_or_else(|| find(|name| std::env::var(name).ok()));
+    let socket = config.containers.socket.clone().unwrap_or_else(|| find(|name| std::env::var(name).ok()));
     let engine = Engine::new(socket);
     runtime.block_on(async {
         let kind = match engine.kind().await {

@@ -10,6 +10,7 @@ use pilotlight_supervisor::{CircuitState, GroupSpec, InstanceState, Service, Ser
 use serde_json::{Value, json};
 
 use super::shared::Shared;
+use super::status;
 use super::target::Target;
 use crate::admission::Gate;
 use crate::compress;
@@ -199,11 +200,13 @@ fn service(target: &ServiceTarget) -> Value {
         ServiceTarget::Managed(service, _) => {
             let status = service.status();
             json!({ "name": &**service.name(), "kind": "managed", "state": status.state.name(),
+                    "runs_in": status.spec.container.as_ref().map(|container| container.source.to_string()),
                     "transport": target.protocol().name(), "then": next(service, &status), "failures": status.failures, "circuit": status.circuit.name(),
                     "queue_length": service.waiting() })
         }
         ServiceTarget::External(external) => {
-            json!({ "name": external.name(), "kind": "external", "address": external.address() })
+            let servers = status::servers(external);
+            json!({ "name": external.name(), "kind": "external", "address": external.address(), "servers": servers })
         }
     }
 }

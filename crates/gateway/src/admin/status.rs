@@ -209,7 +209,7 @@ fn line(line: &Line) -> Value {
 }
 
 /// What is open at each, and whether it is left out.
-fn servers(external: &External) -> Value {
+pub(super) fn servers(external: &External) -> Value {
     let Some(group) = external.group() else { return Value::Null };
     let now = server::millis(Moment::now());
     let each = external.spec().servers.iter().enumerate().map(|(index, addr)| {

@@ -1,5 +1,6 @@
 //! The container that a service runs in.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -28,6 +29,16 @@ pub enum ContainerSource {
     },
     /// The same, by its name.
     Name(String),
+}
+
+impl fmt::Display for ContainerSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image(image) => write!(f, "a container of the image {}", image.image),
+            Self::Labels { labels, .. } => write!(f, "a container with the labels {}", labels.join(", ")),
+            Self::Name(name) => write!(f, "the container {name}"),
+        }
+    }
 }
 
 /// How a container is made.

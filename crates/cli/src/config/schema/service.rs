@@ -118,8 +118,10 @@ pub const SERVICE_CONTAINER: &[Key] = &[
 ];
 
 /// The keys of `[containers]`.
-pub const CONTAINERS: &[Key] =
-    &[key("socket", "a path", "\"/run/docker.sock\"", &["host", "docker_host", "url", "engine"])];
+pub const CONTAINERS: &[Key] = &[
+    key("socket", "a path", "\"/run/docker.sock\"", &["host", "docker_host", "url", "engine"]),
+    key("discover", TRUE_OR_FALSE, "true", &["discovery", "autodiscover", "labels", "watch", "expose_by_default"]),
+];
 
 /// The keys of `[services.NAME.cgi]`.
 pub const SERVICE_CGI: &[Key] = &[
