@@ -10,7 +10,7 @@ declare -A package=([nginx]=nginx-light [haproxy]=haproxy [varnishd]=varnish [h2
 # Without a program of their own: a file that tells whether they are there.
 declare -A library=([/usr/include/fcgiapp.h]=libfcgi-dev [/usr/share/doc/libghc-warp-dev]=libghc-warp-dev)
 venv=peers/http/target/venv
-modules=(uvicorn uvloop httptools flask gunicorn granian hypercorn)
+modules=(uvicorn uvloop httptools flask gunicorn granian hypercorn maturin)
 
 missing=()
 for program in "${!package[@]}"; do
@@ -30,7 +30,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 command -v cargo >/dev/null || { echo "lab/setup.sh: cargo is missing; install Rust from https://rustup.rs" >&2; exit 1; }
 
-if [ ! -x "$venv/bin/uvicorn" ] || [ ! -x "$venv/bin/hypercorn" ]; then
+if [ ! -x "$venv/bin/uvicorn" ] || [ ! -x "$venv/bin/maturin" ]; then
   echo "lab/setup.sh: installing ${modules[*]} into lab/$venv"
   /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet "${modules[@]}"
@@ -38,5 +38,6 @@ fi
 echo "lab/setup.sh: building what \`pilotlight lab cache\` compares with"
 (cd peers/http && cargo build --quiet --release -p limit -p hyperd)
 (cd peers/proxyfloor && cargo build --quiet --release)
+../sdk/python/native/build.sh "$PWD/$venv/bin/python" # the compiled core of the SDK
 peers/languages/build.sh || true # what cannot be built is said, and left out
 echo "lab/setup.sh: ready; run target/release/pilotlight lab cache, or lab/bench.py"

@@ -1,6 +1,7 @@
 //! The services under measurement: one handler in each language, over the pipe and over HTTP.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -120,6 +121,12 @@ pub(crate) struct Interpreters {
     pub(crate) peers: Option<PathBuf>,
 }
 
+impl Interpreters {
+    fn peers(&self) -> &Path {
+        self.peers.as_deref().unwrap_or(Path::new("lab/peers"))
+    }
+}
+
 /// Finds what a service in this language needs. `files` is where the embedded files are.
 ///
 /// # Errors
@@ -130,19 +137,24 @@ pub(crate) fn find(
     files: &Path,
 ) -> Result<(Service, Vec<Skipped>), Skipped> {
     match language {
-        Language::Python => python(&interpreters.python, files),
+        Language::Python => python(&interpreters.python, files, interpreters.peers()),
         Language::Node => node(&interpreters.node, files).map(|service| (service, Vec::new())),
         Language::Rust => rust().map(|service| (service, Vec::new())),
-        other => built::find(other, interpreters.peers.as_deref().unwrap_or(Path::new("lab/peers"))),
+        other => built::find(other, interpreters.peers()),
     }
 }
 
-fn python(program: &Path, files: &Path) -> Result<(Service, Vec<Skipped>), Skipped> {
-    let runtime =
+fn python(program: &Path, files: &Path, peers: &Path) -> Result<(Service, Vec<Skipped>), Skipped> {
+    let mut runtime =
         runtime(program, &["-c", "import sys; print(sys.executable, 'Python ' + sys.version.split()[0], sep='\\t')"])
             .ok_or_else(|| {
             Skipped::new("Python services", &format!("`{}` does not run", program.display()), "apt install python3")
         })?;
+    let core = Path::new("sdk/python/pilotlight/_native.abi3.so");
+    // As in the package that people install; of a checkout, where lab/setup.sh has built it.
+    let has_core = fs::copy(peers.join("../..").join(core), files.join(core)).is_ok();
+    runtime.version +=
+        if has_core { ", the SDK with its compiled core" } else { ", the SDK without its compiled core" };
     let server = |name, file: &str| server(name, &runtime.program, &files.join(file));
     let mut http = vec![server("http.server", "lab/peers/http/services/httpserver.py")];
     let mut skipped = Vec::new();
