@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU16;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +11,12 @@ use pilotlight_redis::config::{
     CredentialError, CredentialProvider, Credentials, Lease, NodeAddress, ProtocolChoice, RefreshingCredentials,
     SentinelConfig, TlsConfig, TlsIdentity, TlsRoots, TlsServerName, Topology,
 };
-use tokio::process::Command;
+
+use crate::token_command;
 
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_TLS_PORT: u16 = 6380;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
-
-/// How long a command that prints a token may take.
-const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The arguments make no sense together, or one of them none by itself: exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -206,20 +203,7 @@ fn token(command: &str, username: Option<&str>, valid_for: Duration) -> Arc<dyn 
         let (command, username) = (command.clone(), username.clone());
         async move {
             let failed = |why: String| CredentialError::new(format!("--token-command: {why}"));
-            let mut shell = Command::new("sh");
-            shell.arg("-c").arg(&command).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
-            let output = tokio::time::timeout(TOKEN_TIMEOUT, shell.output())
-                .await
-                .map_err(|_| failed(format!("no token within {TOKEN_TIMEOUT:?}")))?
-                .map_err(|error| failed(error.to_string()))?;
-            if !output.status.success() {
-                return Err(failed(output.status.to_string()));
-            }
-            let token = String::from_utf8(output.stdout).map_err(|_| failed("its output is no text".to_owned()))?;
-            let token = token.trim_end_matches(['\n', '\r']);
-            if token.is_empty() {
-                return Err(failed("it printed nothing".to_owned()));
-            }
+            let token = token_command::token(&command).await.map_err(failed)?;
             let credentials = match username {
                 Some(username) => Credentials::new(username, token),
                 None => Credentials::password(token),

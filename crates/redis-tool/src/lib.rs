@@ -16,6 +16,7 @@ pub mod fill;
 pub mod load;
 mod refusal;
 mod run;
+mod token_command;
 pub mod tunnel;
 mod wire;
 

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod child;
 mod crew;
 mod endpoint;
 mod events;

@@ -1,13 +1,15 @@
 //! One process of the program: lines in, lines out, and its end.
 
+use crate::child::{Child, Started};
 use bytes::{Bytes, BytesMut};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
 use std::io;
-use std::process::{ExitStatus, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::{Instant, timeout_at};
 
 /// What is read at once, at least.
@@ -22,8 +24,8 @@ pub(crate) struct Program {
     /// Its process group, which may have members when it has ended itself.
     group: Option<Pid>,
     /// None: closed.
-    pub(crate) input: Option<ChildStdin>,
-    pub(crate) output: Lines<ChildStdout>,
+    pub(crate) input: Option<Sender>,
+    pub(crate) output: Lines<Receiver>,
 }
 
 impl Program {
@@ -34,12 +36,10 @@ impl Program {
         for name in OWN {
             command.env_remove(name);
         }
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
-        let input = child.stdin.take();
-        let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        command.args(arguments).stderr(Stdio::inherit()).process_group(0);
+        let Started { child, input, output } = Child::start(&mut command)?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        Ok(Self { child, group, input, output: Lines::new(output, max_line) })
+        Ok(Self { child, group, input: Some(input), output: Lines::new(output, max_line) })
     }
 
     /// Closes its input, and ends it if it does not end by itself: a third of `grace` later with SIGTERM, after all of
@@ -101,7 +101,7 @@ pub(crate) fn status(status: &Option<ExitStatus>) -> String {
 ///
 /// # Cancel safety
 /// A part of the line may have been written.
-pub(crate) async fn write_line(input: &mut ChildStdin, line: &[u8]) -> io::Result<()> {
+pub(crate) async fn write_line(input: &mut Sender, line: &[u8]) -> io::Result<()> {
     let mut whole = Vec::with_capacity(line.len() + 1);
     whole.extend_from_slice(line);
     whole.push(b'\n');

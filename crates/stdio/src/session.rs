@@ -18,7 +18,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::process::ChildStdin;
+use tokio::net::unix::pipe::Sender;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -303,7 +303,7 @@ impl Run {
     }
 
     /// Until the session ends.
-    async fn serve(&self, member: &mut Member, input: Option<ChildStdin>, lines: mpsc::Receiver<Bytes>) -> Ended {
+    async fn serve(&self, member: &mut Member, input: Option<Sender>, lines: mpsc::Receiver<Bytes>) -> Ended {
         let Member { program, leaving, .. } = member;
         let begun = Instant::now();
         let mut writing = std::pin::pin!(write_lines(input, lines));
@@ -379,7 +379,7 @@ impl Run {
 }
 
 /// Until the program reads no more, or nobody is left to write.
-async fn write_lines(input: Option<ChildStdin>, mut lines: mpsc::Receiver<Bytes>) -> io::Result<()> {
+async fn write_lines(input: Option<Sender>, mut lines: mpsc::Receiver<Bytes>) -> io::Result<()> {
     let Some(mut input) = input else { return Ok(()) };
     while let Some(line) = lines.recv().await {
         write_line(&mut input, &line).await?;
