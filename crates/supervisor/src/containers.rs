@@ -30,9 +30,10 @@ pub(crate) use left::Expected;
 pub(crate) use recipe::Recipe;
 pub(crate) use run::StartContainer;
 
-use crate::limits::{MAX_RUN_ORDERS, MAX_RUNTIME_EVENTS, REMOVE_TIME};
+use crate::limits::{ENGINE_PAUSE, MAX_RUN_ORDERS, MAX_RUNTIME_EVENTS, REMOVE_TIME};
 use crate::runtime::{Order, Runtime, RuntimeEvent};
 use crate::spec::ContainerOptions;
+use pause::Pause;
 use pilotlight_containers::{Engine, find};
 use run::{Run, RunOrder};
 use shared::Shared;
@@ -75,7 +76,14 @@ impl Containers {
     /// Waits until what has ended is removed; `false` if that took too long.
     pub(crate) async fn finish(mut self) -> bool {
         self.runs.clear();
-        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let all = async {
+            while self.tasks.join_next().await.is_some() {}
+            let mut pause = Pause::new(&ENGINE_PAUSE);
+            while !self.shared.is_swept() {
+                self.shared.sweep().await;
+                pause.wait().await;
+            }
+        };
         let in_time = tokio::time::timeout(REMOVE_TIME, all).await.is_ok();
         if !in_time {
             tracing::error!("containers may be left; the next start of this gateway removes them");

@@ -72,8 +72,11 @@ pub const HEALTH_PAUSE: RangeInclusive<Duration> = Duration::from_millis(20)..=D
 pub const MAX_HALVES: u32 = 3;
 /// How long a pull may take; beyond it it is given up, and the starts that wait for it fail.
 pub const PULL_TIME: Duration = Duration::from_secs(30 * 60);
-/// How long the removal of a container that has ended is tried; beyond it the next start of the gateway does it.
+/// How long the removal of a container that has ended is tried; beyond it it is tried again when the engine comes back,
+/// when another one ends, and when the gateway stops.
 pub const REMOVE_TIME: Duration = Duration::from_secs(15);
+/// Containers that are to be removed later, at most; beyond it the next start of the gateway finds them.
+pub const MAX_LEFTOVERS: usize = 1000;
 /// How long an engine that is away is tried for a frozen container; beyond it that stays frozen, and is told to end by
 /// its idle time.
 pub const THAW_TIME: Duration = Duration::from_secs(30);

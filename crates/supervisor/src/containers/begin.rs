@@ -145,13 +145,11 @@ struct Try {
     number: u32,
 }
 
-/// Removes what a start has come to. What cannot be removed now, the next start of the gateway removes.
+/// Removes what a start has come to.
 async fn discard(shared: &Shared, taken: &mut Option<String>) {
     let Some(container) = taken.take() else { return };
     shared.give_back(&container);
-    if let Err(error) = shared.engine.remove(&container).await {
-        tracing::warn!(%error, container = %short(&container), "half of a container is left");
-    }
+    shared.remove(&container).await;
 }
 
 /// A container that runs: one that was left, one that is there, or a new one. May be called again after an error.

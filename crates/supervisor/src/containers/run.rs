@@ -5,7 +5,7 @@ use super::pause::Pause;
 use super::recipe::Recipe;
 use super::shared::{Shared, short};
 use crate::error::Exit;
-use crate::limits::{ENGINE_PAUSE, OUTPUT_GRACE, REMOVE_TIME, THAW_TIME};
+use crate::limits::{ENGINE_PAUSE, MAX_HALVES, OUTPUT_GRACE, REMOVE_TIME, THAW_TIME};
 use crate::runtime::{Order, RuntimeEvent};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -181,9 +181,19 @@ impl Run {
             }
             return;
         }
-        // By its name as well: an engine may have made it and not have said so.
-        let name = self.recipe.name(0);
-        let container = container.unwrap_or(&name);
+        let containers = match container {
+            Some(container) => vec![container.to_owned()],
+            // By its names: an engine may have made it and not have said so.
+            None => (0..=MAX_HALVES).map(|number| self.recipe.name(number)).collect(),
+        };
+        for container in containers {
+            self.remove_one(&container).await;
+        }
+        self.shared.sweep().await;
+    }
+
+    /// Tries for a while, and again later.
+    async fn remove_one(&self, container: &str) {
         let removed = tokio::time::timeout(REMOVE_TIME, async {
             let mut pause = Pause::new(&ENGINE_PAUSE);
             while let Err(error) = self.shared.engine.remove(container).await {
@@ -195,12 +205,11 @@ impl Run {
             Ok(())
         });
         match removed.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "a container cannot be removed"),
-            Err(_) => {
-                tracing::warn!(%container, "a container was not removed in time; the next start of this gateway does");
-            }
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => tracing::warn!(%error, "a container cannot be removed now"),
+            Err(_) => tracing::warn!(%container, "a container was not removed within {REMOVE_TIME:?}"),
         }
+        self.shared.remove_later(container);
     }
 
     async fn freeze(&self, id: &str) {

@@ -1,6 +1,7 @@
 //! What the tasks of instances share.
 
 use super::pull::Pulls;
+use crate::limits::MAX_LEFTOVERS;
 use crate::runtime::RuntimeEvent;
 use crate::spec::ContainerOptions;
 use pilotlight_containers::Engine;
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     /// Containers of instances, and who is to look when something has become of one.
     pub(super) taken: Mutex<HashMap<String, Arc<Notify>>>,
     pub(super) pulls: Pulls,
+    /// Containers of our making that could not be removed when they should have been.
+    leftovers: Mutex<Vec<String>>,
 }
 
 /// A container of this gateway that nobody uses.
@@ -42,6 +45,7 @@ impl Shared {
             left: Mutex::default(),
             taken: Mutex::default(),
             pulls: Pulls::default(),
+            leftovers: Mutex::default(),
         }
     }
 
@@ -79,6 +83,37 @@ impl Shared {
 
     pub(super) fn left(&self) -> MutexGuard<'_, Vec<Left>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// Removes a container of our making; if that cannot be now, later.
+    pub(super) async fn remove(&self, container: &str) {
+        if let Err(error) = self.engine.remove(container).await {
+            tracing::debug!(%error, container = %short(container), "a container is removed later");
+            self.remove_later(container);
+        }
+    }
+
+    /// Beyond [`MAX_LEFTOVERS`] the next start of the gateway does it.
+    pub(super) fn remove_later(&self, container: &str) {
+        let mut leftovers = self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
+        if leftovers.len() < MAX_LEFTOVERS && !leftovers.iter().any(|one| one == container) {
+            leftovers.push(container.to_owned());
+        }
+    }
+
+    /// Removes what could not be removed before; those that still cannot be are kept for the next time.
+    pub(super) async fn sweep(&self) {
+        let leftovers = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
+        for container in leftovers {
+            self.remove(&container).await;
+        }
+    }
+
+    /// Whether there is something to sweep.
+    pub(super) fn is_swept(&self) -> bool {
+        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 }
 

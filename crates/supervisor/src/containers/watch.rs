@@ -29,6 +29,7 @@ async fn follow(shared: &Shared, was_away: &mut bool, pause: &mut Pause) -> Resu
         shared.tell(RuntimeEvent::Back).await;
     }
     shared.taken().values().for_each(|look| look.notify_one());
+    shared.sweep().await;
     while let Some(event) = events.next().await? {
         if event.is_end()
             && let Some(look) = shared.taken().get(&event.id)
