@@ -69,7 +69,7 @@ pub const ENGINE_PAUSE: RangeInclusive<Duration> = Duration::from_millis(20)..=D
 pub const HEALTH_PAUSE: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_millis(500);
 /// How often a start begins anew with another container because the engine was killed over the last one; beyond it the
 /// start fails.
-pub const MAX_HALVES: u32 = 3;
+pub const MAX_HALVES: u32 = 10;
 /// How long a pull may take; beyond it it is given up, and the starts that wait for it fail.
 pub const PULL_TIME: Duration = Duration::from_secs(30 * 60);
 /// How long the removal of a container that has ended is tried; beyond it it is tried again when the engine comes back,
