@@ -40,6 +40,7 @@ namespace Pilotlight
         private readonly object queue = new object();
         private byte[] output = new byte[1024], spare = new byte[1024];
         private volatile int size; // of what is in `output`
+        private bool over; // nothing more is sent
 
         private long current; // whose handler the leader runs: its turn; 0: none; negative: nobody else may lead
         private long turns, seen, seenTurns;
@@ -298,6 +299,7 @@ namespace Pilotlight
         {
             lock (queue)
             {
+                if (over) return;
                 bool hasStatus = type == Wire.Response || type == Wire.Info;
                 int block = head == null ? 0 : head.Bytes, place = size + Wire.HeaderBytes;
                 int body = place + block + (hasStatus ? 8 : 0);
@@ -402,7 +404,11 @@ namespace Pilotlight
             if (Interlocked.Exchange(ref closing, 1) != 0) return;
             bool violation = error is ViolationException, ended = error is SocketException
                 || error is ObjectDisposedException || error is EndOfStreamException;
-            if (violation) Append(Wire.Reset, 0, 0, Wire.Payload(error.Message, Wire.Protocol, 0));
+            lock (queue)
+            {
+                if (violation) Append(Wire.Reset, 0, 0, Wire.Payload(error.Message, Wire.Protocol, 0));
+                over = violation; // P-10: nothing follows, whatever handlers still write
+            }
             try
             {
                 if (violation && writing.Wait(LastWordsMs)) writing.Release(); // behind a frame that is being sent

@@ -52,6 +52,7 @@ data Link = Link
     open_ :: TVar (M.IntMap Exchange),
     unsent :: TVar [B.ByteString], -- newest first
     isWriting :: TVar Bool,
+    isSaid :: TVar Bool, -- nothing more is sent
     isClosed :: TVar Bool,
     early :: TVar (Maybe (TVar (Maybe B.ByteString))), -- a read that goes on, behind an offer
     switched :: TVar (Maybe Exchange)
@@ -118,6 +119,7 @@ dial self which worker' = handle failed $ do
       <*> newTVarIO [frame hello 0 0 [C.pack (greeting pid)]] -- P-1
       <*> newTVarIO False
       <*> newTVarIO False
+      <*> newTVarIO False
       <*> newTVarIO Nothing
       <*> newTVarIO Nothing
   atomically (modifyTVar' (links self) (link :))
@@ -136,7 +138,9 @@ dial self which worker' = handle failed $ do
 
 -- | Puts bytes where the writer takes them.
 post :: Link -> B.ByteString -> STM ()
-post link bytes = modifyTVar' (unsent link) (bytes :)
+post link bytes = do
+  nothingMore <- readTVar (isSaid link)
+  unless nothingMore (modifyTVar' (unsent link) (bytes :))
 
 -- | Returns when the socket has taken all (P-22).
 settle :: Link -> STM ()
@@ -189,7 +193,8 @@ broken :: Link -> SomeException -> IO ()
 broken link error' = case fromException error' of
   Just (Violation text) -> do
     complain ("connection closed: " <> C.unpack text)
-    atomically (post link (resetFrame 0 protocol 0 text))
+    -- P-10: nothing follows, whatever handlers still send.
+    atomically (post link (resetFrame 0 protocol 0 text) >> writeTVar (isSaid link) True)
     atomically (settle link)
     fatal
   Nothing -> complain (maybe (show error') ioeGetErrorString (fromException error')) >> fatal

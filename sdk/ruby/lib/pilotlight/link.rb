@@ -74,6 +74,7 @@ module Pilotlight
 
       @sending.synchronize do
         ready = @out.shift(@out.size)
+        ready = allowed(ready) if @last
         data = ready.size == 1 ? ready[0] : ready.join
         until data.empty?
           sent = @sock.write_nonblock(data, exception: false)
@@ -97,7 +98,7 @@ module Pilotlight
       @closed = true
       @open.values.each(&:abandon) # a copy: another thread may add one
       is_ours = error.is_a?(Violation)
-      send(reset(0, PROTOCOL, error.message)) if is_ours
+      send(@last = reset(0, PROTOCOL, error.message)) if is_ours
       @sock.shutdown rescue nil # the gateway was quicker
       is_gone = error.is_a?(EOFError) || error.is_a?(SystemCallError)
       $stderr.puts "pilotlight: #{@kind} connection closed: #{error.message}" unless is_gone
@@ -106,6 +107,15 @@ module Pilotlight
     end
 
     private
+
+    # P-10: nothing follows the frame that says which rule was broken, whatever threads still send.
+    def allowed(frames)
+      return [] if @is_over
+
+      at = frames.index(@last)
+      @is_over = !at.nil?
+      at ? frames.first(at + 1) : frames
+    end
 
     def hello
       text = "PIPE/1\ntoken=#{@service.token}\nkind=#{@kind}\nsdk=pilotlight-ruby/#{VERSION}\npid=#{Process.pid}\n" \

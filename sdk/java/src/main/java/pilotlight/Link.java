@@ -50,6 +50,7 @@ final class Link implements Runnable {
     private byte[] out = new byte[1_024], spare = new byte[1_024];
     private ByteBuffer outBuffer;
     private volatile int size; // of what is in `out`
+    private boolean over; // nothing more is sent
 
     /** Whose handler the leader runs: its turn; 0: it runs none; negative: nobody else may lead. */
     private final AtomicLong current = new AtomicLong();
@@ -292,6 +293,7 @@ final class Link implements Runnable {
      */
     synchronized void append(int type, int flags, int id, int status, Headers head, byte[] bytes, int from, int copied,
                              int length) {
+        if (over) return;
         boolean hasStatus = type == Wire.RESPONSE || type == Wire.INFO;
         int block = head == null ? 0 : head.bytes(), place = size + Wire.HEADER_BYTES;
         int body = place + block + (hasStatus ? 8 : 0);
@@ -314,6 +316,7 @@ final class Link implements Runnable {
         try {
             ByteBuffer queued;
             synchronized (this) {
+                if (over) throw new Cancelled();
                 append(type, flags, id, status, head, bytes, from, 0, length);
                 queued = take();
             }
@@ -378,7 +381,12 @@ final class Link implements Runnable {
     void close(Throwable error) {
         if (!closing.compareAndSet(false, true)) return;
         boolean violation = error instanceof Wire.Violation;
-        if (violation) append(Wire.RESET, 0, 0, Wire.payload(error.getMessage(), Wire.PROTOCOL, 0));
+        if (violation) {
+            synchronized (this) {
+                append(Wire.RESET, 0, 0, Wire.payload(error.getMessage(), Wire.PROTOCOL, 0));
+                over = true; // P-10: nothing follows, whatever handlers still write
+            }
+        }
         try {
             if (violation && writing.tryLock(LAST_WORDS_MS, TimeUnit.MILLISECONDS)) {
                 try { // behind a frame that is being sent
