@@ -81,7 +81,7 @@ impl Tier {
     pub async fn run(self: Rc<Self>) {
         // Requests that come meanwhile ask for themselves. A cluster's map and all connections are there before the
         // first of them, mostly.
-        let greeted = self.client.ping().on(Route::AllPrimaries).of::<()>().timeout(WRITE_TIMEOUT).await;
+        let greeted = self.client.ping().on(Route::AllPrimaries).read_as::<()>().timeout(WRITE_TIMEOUT).await;
         if let Err(error) = greeted {
             self.shared.say_unreachable(&error);
         }

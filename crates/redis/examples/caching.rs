@@ -26,15 +26,15 @@ pub(crate) async fn run(url: &str) -> Result<(u64, Option<String>), Error> {
     // Somebody else writes: the server's message is here in a moment.
     client.set("greeting", "good morning").await?;
     let since = Instant::now();
-    let mut greeting: Option<String> = cached.get("greeting").of().await?;
+    let mut greeting: Option<String> = cached.get("greeting").read_as().await?;
     while greeting.as_deref() != Some("good morning") && since.elapsed() < Duration::from_secs(5) {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        greeting = cached.get("greeting").of().await?;
+        greeting = cached.get("greeting").read_as().await?;
     }
     println!("{greeting:?} after {:?}", since.elapsed());
 
     // Who has to read an own write at once forgets what is kept.
     client.set("greeting", "good evening").await?;
     cached.forget("greeting");
-    Ok((cached.stats().hits, cached.get("greeting").of().await?))
+    Ok((cached.stats().hits, cached.get("greeting").read_as().await?))
 }

@@ -15,12 +15,12 @@ pub(crate) async fn run(url: &str) -> Result<(), Error> {
     let client = Client::connect(url).await?;
 
     client.set("quickstart:name", "Ada").await?;
-    let name: Option<String> = client.get("quickstart:name").of().await?;
+    let name: Option<String> = client.get("quickstart:name").read_as().await?;
     println!("name: {name:?}");
 
     // Options are built; a command's deadline and the type of its reply are said where it is called.
     let is_first = client.set_with("quickstart:lock", "me", SetOptions::new().nx().px(500)).await?;
-    let visits: u64 = client.incr("quickstart:visits").of().timeout(Duration::from_millis(200)).await?;
+    let visits: u64 = client.incr("quickstart:visits").read_as().timeout(Duration::from_millis(200)).await?;
     println!("first: {is_first}, visits: {visits}");
 
     // Tasks share the client. What they send at the same time travels together.

@@ -45,7 +45,7 @@ pub(crate) async fn run(url: &str) -> Result<i64, Error> {
 async fn withdraw(client: &Client, amount: i64) -> Result<i64, Error> {
     let withdrawn = client
         .watch("{account:1}:balance", async move |connection: &mut Dedicated| {
-            let balance: i64 = connection.get("{account:1}:balance").of().await?;
+            let balance: i64 = connection.get("{account:1}:balance").read_as().await?;
             let mut transaction = connection.transaction();
             transaction.decrby("{account:1}:balance", amount);
             transaction.rpush("{account:1}:log", format!("withdrawal {amount}"));

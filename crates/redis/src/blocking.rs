@@ -7,7 +7,7 @@
 //! let client = blocking::Client::connect("redis://localhost")?;
 //! client.set("name", "Ada")?;
 //! // With options, or what has no method here: the asynchronous client, waited for.
-//! let name: Option<String> = client.wait(client.asynchronous().get("name").of())?;
+//! let name: Option<String> = client.wait(client.asynchronous().get("name").read_as())?;
 //!
 //! let mut pipeline = client.asynchronous().pipeline();
 //! let visits = pipeline.incr("visits");

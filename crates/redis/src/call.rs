@@ -12,12 +12,12 @@ use tracing::Instrument;
 use crate::client::Client;
 use crate::command::Command;
 use crate::error::{Error, Ran};
-use crate::follow::{self, Trouble};
+use crate::follow::{self, Failure};
 use crate::metrics::Observed;
-use crate::net::lane::{Carriage, Kind, Lane, Outcome, Refused, Ticket};
+use crate::net::lane::{Kind, Lane, Outcome, Refused, Submission, Ticket};
 use crate::observe;
-use crate::parcel::Parcel;
 use crate::reply::{FromReply, Value};
+use crate::request::Payload;
 use crate::route::Route;
 use crate::special;
 
@@ -72,7 +72,7 @@ impl<'a, T: FromReply> Call<'a, T> {
     }
 
     /// The same command with its reply read as another type.
-    pub fn of<U: FromReply>(self) -> Call<'a, U> {
+    pub fn read_as<U: FromReply>(self) -> Call<'a, U> {
         let Self { client, command, options, route, stage, observed, .. } = self;
         Call { client, command, options, route, stage, observed, reply: PhantomData }
     }
@@ -114,15 +114,15 @@ impl<'a, T: FromReply> Call<'a, T> {
         }
         match core.lane_for(&self.command) {
             Ok(lane) => match Flight::begin(
-                core.fitting(lane, Parcel::Command(&self.command)),
+                core.fitting(lane, Payload::Command(&self.command)),
                 &self.command,
                 self.options.timeout,
                 waker,
             ) {
                 Ok(flight) => Stage::Sent(flight),
-                Err((lane, refused)) => self.slow(Trouble::Refused(lane, Arc::new(refused)), Instant::now()),
+                Err((lane, refused)) => self.slow(Failure::Refused(lane, Arc::new(refused)), Instant::now()),
             },
-            Err(error) => self.slow(Trouble::NoRoute(error), Instant::now()),
+            Err(error) => self.slow(Failure::NoRoute(error), Instant::now()),
         }
     }
 
@@ -162,14 +162,14 @@ impl<'a, T: FromReply> Call<'a, T> {
     }
 
     #[cold]
-    fn slow(&mut self, trouble: Trouble, since: Instant) -> Stage<'a> {
+    fn slow(&mut self, failure: Failure, since: Instant) -> Stage<'a> {
         let (core, options, name, command) =
             (self.client.core(), self.options, self.command.name(), self.take_command());
         Stage::Slow(
             name,
-            Box::pin(
-                async move { follow::follow(core, &Parcel::Command(&command).usual(), options, trouble, since).await },
-            ),
+            Box::pin(async move {
+                follow::follow(core, &Payload::Command(&command).usual(), options, failure, since).await
+            }),
         )
     }
 
@@ -208,7 +208,7 @@ impl<T: FromReply> Future for Call<'_, T> {
                         }
                         other => {
                             let lane = Arc::clone(flight.lane());
-                            this.stage = this.slow(Trouble::Outcome(lane, other), since);
+                            this.stage = this.slow(Failure::Outcome(lane, other), since);
                         }
                     }
                 }
@@ -231,7 +231,7 @@ impl<T: FromReply> Future for Call<'_, T> {
     }
 }
 
-/// One carriage of a lane, given up when dropped.
+/// One submission of a lane, given up when dropped.
 pub(crate) struct Flight {
     lane: Arc<Lane>,
     ticket: Option<Ticket>,
@@ -246,8 +246,8 @@ impl Flight {
         timeout: Option<Duration>,
         waker: &Waker,
     ) -> Result<Self, (Arc<Lane>, Refused)> {
-        let carriage = Carriage { replies: 1, skip: 0, kind: Kind::One, timeout };
-        match lane.submit(carriage, Some(waker), |out| command.encode(out)) {
+        let submission = Submission { replies: 1, skip: 0, kind: Kind::One, timeout };
+        match lane.submit(submission, Some(waker), |out| command.encode(out)) {
             Ok(ticket) => Ok(Self { lane, ticket: Some(ticket) }),
             Err(refused) => Err((lane, refused)),
         }

@@ -9,7 +9,7 @@ use crate::commands::Commands;
 use crate::config::Config;
 use crate::core::Core;
 use crate::error::{Error, Misuse, Ran};
-use crate::node::Outfit;
+use crate::node::LaneOptions;
 use crate::pipeline::Pipeline;
 use crate::reply::{FromReply, Value};
 use crate::stats::Stats;
@@ -32,7 +32,7 @@ impl Client {
     /// # Errors
     /// The configuration makes no sense.
     pub fn new(config: Config) -> Result<Self, Error> {
-        Ok(Self::of(Core::new(config, &Outfit::default())))
+        Ok(Self::of(Core::new(config, &LaneOptions::default())))
     }
 
     pub(crate) fn of(core: Core) -> Self {
@@ -75,8 +75,8 @@ impl Client {
         &self.core
     }
 
-    /// What the client has done and is doing: connections by node, redirects and retries, the cluster's map, caches.
-    /// Print it for a table.
+    /// What the client has done and is doing: connections by node, redirects and retries, the cluster's topology,
+    /// caches. Print it for a table.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.core.stats()

@@ -1,4 +1,4 @@
-//! A cluster as a client sees it: the map of slots, the nodes' lanes, and the task that keeps the map.
+//! A cluster as a client sees it: the topology, the nodes' lanes, and the task that keeps the topology.
 //!
 //! Routing happens on the caller's thread: slot → node → lane, without a lock. A refresh runs in a task of its own and
 //! never delays a command whose node is known.
@@ -20,7 +20,7 @@ use crate::config::{Config, NodeAddress, ReadFrom, WhenDown};
 use crate::error::{Error, ErrorKind, Ran};
 use crate::net::connect::Purpose;
 use crate::net::lane::{self, DialError, Lane, Watch};
-use crate::node::{self, Node, Outfit};
+use crate::node::{self, LaneOptions, Node};
 use crate::proto::handshake::ServerInfo;
 use crate::proto::redirect::Redirect;
 use crate::proto::refresh::{Outcome, RefreshPolicy, RefreshSchedule};
@@ -29,29 +29,29 @@ use crate::proto::slot::Slot;
 use crate::proto::topology::{self, Changes, NodeIndex, Role, Topology};
 use crate::readers::{may_ask_replica, reader};
 use crate::reply::Value;
-use crate::stats::{LaneStats, MapStats};
+use crate::stats::{LaneStats, TopologyStats};
 
 /// See the module.
 pub(crate) struct Cluster {
     config: Arc<Config>,
-    map: ArcSwapOption<Map>,
-    /// Lanes outlive maps.
+    live: ArcSwapOption<Live>,
+    /// Lanes outlive topologies.
     nodes: Mutex<HashMap<(NodeAddress, Role), Arc<Node>>>,
     wanted: Mutex<RefreshSchedule>,
     /// Woken when the schedule may have changed.
     requested: Notify,
-    /// Counts maps that differ from the one before.
+    /// Counts topologies that differ from the one before.
     changed: watch::Sender<u64>,
-    /// Commands that pause until a new map comes.
+    /// Commands that pause until a new topology comes.
     waiting: AtomicUsize,
     task: Mutex<Task>,
-    outfit: Outfit,
+    lane_options: LaneOptions,
 }
 
 #[derive(Debug)]
-struct Map {
+struct Live {
     topology: Topology,
-    /// By node index: the lanes to it as what the map takes it for.
+    /// By node index: the lanes to it as what the topology takes it for.
     nodes: Vec<Arc<Node>>,
     /// By index of a primary: its replicas, if they are to answer reads.
     replicas: Vec<Vec<Arc<Node>>>,
@@ -69,7 +69,7 @@ struct Task {
     refreshed: Option<Instant>,
 }
 
-/// Lanes in trouble make the map doubtful. Who else watches them is told after.
+/// Lanes in trouble make the topology doubtful. Who else watches them is told after.
 struct Suspicion {
     cluster: Weak<Cluster>,
     also: Arc<dyn Watch>,
@@ -112,19 +112,19 @@ impl Suspicion {
 }
 
 impl Cluster {
-    pub(crate) fn new(config: &Arc<Config>, outfit: &Outfit) -> Arc<Self> {
+    pub(crate) fn new(config: &Arc<Config>, lane_options: &LaneOptions) -> Arc<Self> {
         Arc::new_cyclic(|weak: &Weak<Self>| Self {
             config: Arc::clone(config),
-            map: ArcSwapOption::empty(),
+            live: ArcSwapOption::empty(),
             nodes: Mutex::default(),
             wanted: Mutex::new(RefreshSchedule::new(refresh_policy(config), fastrand::Rng::new())),
             requested: Notify::new(),
             changed: watch::Sender::new(0),
             waiting: AtomicUsize::new(0),
             task: Mutex::default(),
-            outfit: Outfit {
-                watch: Arc::new(Suspicion { cluster: weak.clone(), also: Arc::clone(&outfit.watch) }),
-                ..outfit.clone()
+            lane_options: LaneOptions {
+                watch: Arc::new(Suspicion { cluster: weak.clone(), also: Arc::clone(&lane_options.watch) }),
+                ..lane_options.clone()
             },
         })
     }
@@ -132,48 +132,48 @@ impl Cluster {
     /// The lane for a slot, or, without one, to any primary.
     #[inline]
     pub(crate) fn lane_of(self: &Arc<Self>, spec: &CommandSpec, slot: Option<Slot>) -> Result<Arc<Lane>, Error> {
-        let map = self.map.load();
-        let Some(map) = map.as_deref() else { return Err(self.no_map(spec)) };
+        let live = self.live.load();
+        let Some(live) = live.as_deref() else { return Err(self.no_topology(spec)) };
         let owner = match slot {
-            Some(slot) => map.topology.owner(slot),
-            None => map.any_primary(),
+            Some(slot) => live.topology.owner(slot),
+            None => live.any_primary(),
         };
         let Some(owner) = owner else { return Err(self.no_owner(spec, slot)) };
         if self.config.read_from != ReadFrom::Primary && may_ask_replica(spec) {
-            let (primary, replicas) = (&map.nodes[owner.get()], &map.replicas[owner.get()]);
+            let (primary, replicas) = (&live.nodes[owner.get()], &live.replicas[owner.get()]);
             return match reader(&self.config.read_from, primary, replicas, slot) {
                 Some(lane) => Ok(Arc::clone(lane)),
                 None => Err(self.no_replica(spec, slot)),
             };
         }
-        Ok(Arc::clone(map.nodes[owner.get()].lane(|| slot)))
+        Ok(Arc::clone(live.nodes[owner.get()].lane(|| slot)))
     }
 
     /// The lane to the primary of a slot.
     pub(crate) fn primary_lane(self: &Arc<Self>, spec: &CommandSpec, slot: Option<Slot>) -> Result<Arc<Lane>, Error> {
-        let map = self.map.load();
-        let Some(map) = map.as_deref() else { return Err(self.no_map(spec)) };
-        let owner = slot.map_or_else(|| map.any_primary(), |slot| map.topology.owner(slot));
-        owner.map(|owner| Arc::clone(map.nodes[owner.get()].lane(|| slot))).ok_or_else(|| self.no_owner(spec, slot))
+        let live = self.live.load();
+        let Some(live) = live.as_deref() else { return Err(self.no_topology(spec)) };
+        let owner = slot.map_or_else(|| live.any_primary(), |slot| live.topology.owner(slot));
+        owner.map(|owner| Arc::clone(live.nodes[owner.get()].lane(|| slot))).ok_or_else(|| self.no_owner(spec, slot))
     }
 
     /// Whether `lane` is one of those that are asked for a slot, as far as is known now.
     pub(crate) fn may_serve(&self, lane: &Arc<Lane>, slot: Slot) -> bool {
-        let map = self.map.load();
-        let Some((map, owner)) = map.as_deref().and_then(|map| Some((map, map.topology.owner(slot)?))) else {
+        let live = self.live.load();
+        let Some((live, owner)) = live.as_deref().and_then(|live| Some((live, live.topology.owner(slot)?))) else {
             return false;
         };
         let is_it = |node: &Arc<Node>| Arc::ptr_eq(node.lane(|| Some(slot)), lane);
-        is_it(&map.nodes[owner.get()]) || map.replicas[owner.get()].iter().any(is_it)
+        is_it(&live.nodes[owner.get()]) || live.replicas[owner.get()].iter().any(is_it)
     }
 
-    /// The lane to where a redirect points; a slot that has moved is noted, and the map asked for again.
+    /// The lane to where a redirect points; a slot that has moved is noted, and the topology asked for again.
     pub(crate) fn redirected(self: &Arc<Self>, to: &Redirect, slot: Option<Slot>) -> Option<Arc<Lane>> {
         self.note_redirect(to);
         Some(Arc::clone(self.node(&to.announced, Role::Primary).lane(|| slot)))
     }
 
-    /// Notes a slot that has moved, and asks for the map.
+    /// Notes a slot that has moved, and asks for the topology.
     pub(crate) fn note_redirect(self: &Arc<Self>, to: &Redirect) {
         if let Some(moved) = to.moved() {
             self.patch(moved, to);
@@ -183,34 +183,34 @@ impl Cluster {
 
     /// The primary of a slot.
     pub(crate) fn owner(&self, slot: Slot) -> Option<NodeAddress> {
-        let map = self.map.load();
-        let topology = &map.as_deref()?.topology;
+        let live = self.live.load();
+        let topology = &live.as_deref()?.topology;
         topology.node(topology.owner(slot)?).map(|node| node.announced.clone())
     }
 
     /// The addresses of all primaries.
     pub(crate) fn primary_addresses(&self) -> Vec<NodeAddress> {
-        let map = self.map.load();
-        let Some(map) = map.as_deref() else { return Vec::new() };
-        let nodes = map.topology.primaries().filter_map(|index| map.topology.node(index));
+        let live = self.live.load();
+        let Some(live) = live.as_deref() else { return Vec::new() };
+        let nodes = live.topology.primaries().filter_map(|index| live.topology.node(index));
         nodes.map(|node| node.announced.clone()).collect()
     }
 
-    /// Whether the map has this node, whatever its role.
+    /// Whether the topology has this node, whatever its role.
     pub(crate) fn knows(&self, address: &NodeAddress) -> bool {
-        self.map.load().as_deref().is_some_and(|map| map.topology.find(address).is_some())
+        self.live.load().as_deref().is_some_and(|live| live.topology.find(address).is_some())
     }
 
-    /// Tells of maps that differ from the one before.
+    /// Tells of topologies that differ from the one before.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
     fn patch(self: &Arc<Self>, slot: Slot, to: &Redirect) {
-        let Some(map) = self.map.load_full() else { return };
-        match map.topology.find(&to.announced) {
-            Some(index) if map.nodes[index.get()].role() == Role::Primary => map.topology.patch(slot, index),
-            // A node that the map does not know, or knows as a replica: the map that is asked for will tell.
+        let Some(live) = self.live.load_full() else { return };
+        match live.topology.find(&to.announced) {
+            Some(index) if live.nodes[index.get()].role() == Role::Primary => live.topology.patch(slot, index),
+            // A node that the topology does not know, or knows as a replica: the topology that is asked for will tell.
             _ => self.want_refresh(Refresh::Urgent),
         }
     }
@@ -221,14 +221,14 @@ impl Cluster {
         let node = nodes.entry((announced.clone(), role)).or_insert_with(|| {
             let purpose = if role == Role::Primary { Purpose::Data } else { Purpose::Replica };
             let settings = node::settings(&self.config, lane::WhenDown::Fail, role);
-            Arc::new(Node::new(&self.config, announced, purpose, &settings, &self.outfit))
+            Arc::new(Node::new(&self.config, announced, purpose, &settings, &self.lane_options))
         });
         Arc::clone(node)
     }
 
-    /// Replaces the map. Nodes that it does not name any more finish what is in flight and end.
+    /// Replaces the topology. Nodes that it does not name any more finish what is in flight and end.
     fn install(self: &Arc<Self>, topology: Topology) -> Outcome {
-        let old = self.map.load_full();
+        let old = self.live.load_full();
         let old = old.as_deref().map(|old| &old.topology);
         let changes = old.map(|old| topology::diff(old, &topology));
         let is_same = changes.as_ref().is_some_and(Changes::is_empty);
@@ -239,7 +239,7 @@ impl Cluster {
         let replicas = topology.indexed().map(|(index, _)| self.replicas(&topology, &nodes, index)).collect();
         let mut gone = Vec::new();
         self.nodes.lock().retain(|(address, _), node| {
-            // Redirects name nodes that no map has: those that are about to get their first slot.
+            // Redirects name nodes that no topology has: those that are about to get their first slot.
             let is_told_of = topology.find(address).is_none() && old.is_none_or(|old| old.find(address).is_none());
             let is_needed = nodes.iter().any(|it| Arc::ptr_eq(it, node)) || (is_told_of && node.is_busy());
             if !is_needed {
@@ -247,7 +247,7 @@ impl Cluster {
             }
             is_needed
         });
-        self.map.store(Some(Arc::new(Map { topology, nodes, replicas })));
+        self.live.store(Some(Arc::new(Live { topology, nodes, replicas })));
         for (address, node) in gone {
             match self.knows(&address) {
                 true => node.replace(),
@@ -264,7 +264,7 @@ impl Cluster {
                 gone = gone.len(),
                 roles,
                 slot_ranges = moved.len(),
-                "the cluster's map has changed"
+                "the cluster's topology has changed"
             );
         }
         self.changed.send_modify(|count| *count += 1);
@@ -284,7 +284,7 @@ impl Cluster {
         replicas
     }
 
-    /// Asks for the map again, in the background.
+    /// Asks for the topology again, in the background.
     pub(crate) fn want_refresh(self: &Arc<Self>, refresh: Refresh) {
         if refresh == Refresh::No {
             return;
@@ -306,37 +306,37 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn map_version(&self) -> u64 {
+    pub(crate) fn topology_version(&self) -> u64 {
         *self.changed.borrow()
     }
 
-    /// Waits for another map than that of `version`, at most for `pause`. Meanwhile the map is asked for at the urgent
-    /// pace.
-    pub(crate) async fn pause_or_new_map(&self, pause: Duration, version: u64) {
+    /// Waits for another topology than that of `version`, at most for `pause`. Meanwhile the topology is asked for at
+    /// the urgent pace.
+    pub(crate) async fn pause_or_new_topology(&self, pause: Duration, version: u64) {
         let _waiter = Waiter::new(&self.waiting);
         let mut changed = self.changed.subscribe();
         let _ = tokio::time::timeout(pause, changed.wait_for(|&now| now != version)).await;
     }
 
-    /// Whether commands wait for a map that is better than the last one: paused, or at a node that does not answer.
-    /// Those that a new map has woken will ask by themselves.
+    /// Whether commands wait for a topology that is better than the last one: paused, or at a node that does not
+    /// answer. Those that a new topology has woken will ask by themselves.
     fn is_awaited(&self, last: Outcome) -> bool {
         let is_paused = last != Outcome::Renewed && self.waiting.load(Ordering::Relaxed) > 0;
         is_paused || self.nodes.lock().values().any(|node| node.is_stalled())
     }
 
-    /// Looks at the map, if there is one.
+    /// Looks at the topology, if there is one.
     pub(crate) fn look<T>(&self, at: impl FnOnce(&Topology) -> T) -> Option<T> {
-        self.map.load().as_deref().map(|map| at(&map.topology))
+        self.live.load().as_deref().map(|live| at(&live.topology))
     }
 
     /// The lane to a replica of a slot's primary, one that is not known to be down if there is one.
     pub(crate) fn replica_lane(self: &Arc<Self>, spec: &CommandSpec, slot: Slot) -> Result<Arc<Lane>, Error> {
-        let map = self.map.load();
-        let Some(map) = map.as_deref() else { return Err(self.no_map(spec)) };
-        let shard = map.topology.owner(slot).and_then(|owner| map.topology.shard_of(owner));
+        let live = self.live.load();
+        let Some(live) = live.as_deref() else { return Err(self.no_topology(spec)) };
+        let shard = live.topology.owner(slot).and_then(|owner| live.topology.shard_of(owner));
         let Some(shard) = shard else { return Err(self.no_owner(spec, Some(slot))) };
-        let mut replicas: Vec<_> = shard.replicas.iter().map(|index| &map.nodes[index.get()]).collect();
+        let mut replicas: Vec<_> = shard.replicas.iter().map(|index| &live.nodes[index.get()]).collect();
         fastrand::shuffle(&mut replicas);
         match replicas.iter().find(|node| !node.is_down()).or(replicas.first()) {
             Some(node) => Ok(Arc::clone(node.lane(|| Some(slot)))),
@@ -348,42 +348,42 @@ impl Cluster {
         }
     }
 
-    /// The lane to the node that announces `address`, in the map or not.
+    /// The lane to the node that announces `address`, in the topology or not.
     pub(crate) fn lane_to(self: &Arc<Self>, address: &NodeAddress) -> Arc<Lane> {
-        let map = self.map.load();
-        let known = map.as_deref().and_then(|map| Some(Arc::clone(&map.nodes[map.topology.find(address)?.get()])));
+        let live = self.live.load();
+        let known = live.as_deref().and_then(|live| Some(Arc::clone(&live.nodes[live.topology.find(address)?.get()])));
         let node = known.unwrap_or_else(|| self.node(address, Role::Primary));
         Arc::clone(node.lane(|| None))
     }
 
     /// A lane to every primary that has slots, and one of those.
     pub(crate) fn primaries(self: &Arc<Self>) -> Vec<(Arc<Lane>, Option<Slot>)> {
-        let map = self.map.load();
-        let Some(map) = map.as_deref() else {
+        let live = self.live.load();
+        let Some(live) = live.as_deref() else {
             self.want_refresh(Refresh::Urgent);
             return Vec::new();
         };
-        let mut seen = vec![false; map.nodes.len()];
+        let mut seen = vec![false; live.nodes.len()];
         let first_of_each = Slot::all().filter_map(|slot| {
-            let owner = map.topology.owner(slot)?.get();
+            let owner = live.topology.owner(slot)?.get();
             (!std::mem::replace(&mut seen[owner], true))
-                .then(|| (Arc::clone(map.nodes[owner].lane(|| None)), Some(slot)))
+                .then(|| (Arc::clone(live.nodes[owner].lane(|| None)), Some(slot)))
         });
         first_of_each.collect()
     }
 
-    /// A lane to every node that the map knows.
+    /// A lane to every node that the topology knows.
     pub(crate) fn all_nodes(self: &Arc<Self>) -> Vec<Arc<Lane>> {
-        let map = self.map.load();
-        let Some(map) = map.as_deref() else {
+        let live = self.live.load();
+        let Some(live) = live.as_deref() else {
             self.want_refresh(Refresh::Urgent);
             return Vec::new();
         };
-        map.nodes.iter().map(|node| Arc::clone(node.lane(|| None))).collect()
+        live.nodes.iter().map(|node| Arc::clone(node.lane(|| None))).collect()
     }
 
     #[cold]
-    fn no_map(self: &Arc<Self>, spec: &CommandSpec) -> Error {
+    fn no_topology(self: &Arc<Self>, spec: &CommandSpec) -> Error {
         self.want_refresh(Refresh::Urgent);
         let kind = match &self.task.lock().problem {
             Some(DialError { text, is_final: true }) => ErrorKind::Rejected(Arc::clone(text)),
@@ -391,9 +391,9 @@ impl Cluster {
                 ErrorKind::Connect(Arc::clone(text))
             }
             Some(DialError { text, .. }) => {
-                ErrorKind::Cluster(format!("the map of the cluster is not known: {text}").into())
+                ErrorKind::Cluster(format!("the topology of the cluster is not known: {text}").into())
             }
-            None => ErrorKind::Cluster("the map of the cluster is not known yet".into()),
+            None => ErrorKind::Cluster("the topology of the cluster is not known yet".into()),
         };
         Error::new(kind, Ran::NotSent, spec.name)
     }
@@ -412,9 +412,9 @@ impl Cluster {
         Error::new(ErrorKind::Cluster(format!("no replica{of} is connected").into()), Ran::NotSent, spec.name)
     }
 
-    pub(crate) fn map_stats(&self) -> MapStats {
+    pub(crate) fn topology_stats(&self) -> TopologyStats {
         let task = self.task.lock();
-        MapStats {
+        TopologyStats {
             refreshes: task.refreshes,
             failures: task.failures,
             changes: *self.changed.borrow(),
@@ -475,7 +475,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-impl Map {
+impl Live {
     fn any_primary(&self) -> Option<NodeIndex> {
         let primaries = self.topology.primaries().count();
         self.topology.primaries().nth(fastrand::usize(..primaries.max(1)))
@@ -484,6 +484,6 @@ impl Map {
 
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cluster").field("map", &self.map.load()).finish_non_exhaustive()
+        f.debug_struct("Cluster").field("topology", &self.live.load()).finish_non_exhaustive()
     }
 }

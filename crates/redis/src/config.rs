@@ -138,10 +138,10 @@ pub struct Keepalive {
 pub struct Probe {
     /// A connection idle for so long is sent a `PING`. Default: 5 s; `None`: never.
     pub idle_ping: Option<Duration>,
-    /// A connection from which a reply is due and nothing was read for so long is suspected: the map of a cluster is
-    /// looked at, and reads avoid the node if [`read_from`](Config::read_from) lets them. It is given up when the
+    /// A connection from which a reply is due and nothing was read for so long is suspected: the topology of a cluster
+    /// is looked at, and reads avoid the node if [`read_from`](Config::read_from) lets them. It is given up when the
     /// deadline of its oldest command has passed as well and the node answers elsewhere, when nobody waits on it, or
-    /// when the map says that the node is gone; never because a command is slow. Default: 2 s; `None`: never.
+    /// when the topology says that the node is gone; never because a command is slow. Default: 2 s; `None`: never.
     pub stall: Option<Duration>,
 }
 

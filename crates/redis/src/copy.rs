@@ -10,8 +10,8 @@ use crate::command::Command;
 use crate::error::{Error, ErrorKind, Ran};
 use crate::follow;
 use crate::metrics::Observed;
-use crate::parcel::Parcel;
 use crate::reply::{FromReply, Value};
+use crate::request::Payload;
 
 /// Where a reply goes.
 pub(crate) struct Sink<'s> {
@@ -51,9 +51,9 @@ impl Client {
         crate::special::check(&command)?;
         let options = CallOptions::of(self);
         let mut sink = Sink { writer, begun: None };
-        let errand = Parcel::Command(&command).usual();
+        let request = Payload::Command(&command).usual();
         let observed = Observed::begin(self.core().config());
-        let copied = follow::begin_into(self.core(), &errand, options, Instant::now(), &mut sink).await;
+        let copied = follow::begin_into(self.core(), &request, options, Instant::now(), &mut sink).await;
         if let Some(observed) = observed {
             observed.end(self.core().config(), name, copied.as_ref().err());
         }

@@ -12,9 +12,8 @@ use crate::config::{Config, NodeAddress, Topology, WhenDown};
 use crate::error::{Error, ErrorKind, Ran};
 use crate::large::LargeReplies;
 use crate::net::lane::Lane;
-use crate::node::{Outfit, Upkeep};
+use crate::node::{CredentialRefresh, LaneOptions};
 use crate::observe;
-use crate::parcel::Parcel;
 use crate::pool::Pool;
 use crate::proto::asked::{Asked, Security};
 use crate::proto::redirect::{Redirect, RedirectKind};
@@ -22,6 +21,7 @@ use crate::proto::retry::{Next, Refresh, RetryPolicy};
 use crate::proto::slot::Slot;
 use crate::pubsub::Hub;
 use crate::reply::Value;
+use crate::request::Payload;
 use crate::route::Way;
 use crate::single::Single;
 use crate::stats::{LaneStats, Stats, Totals};
@@ -37,7 +37,7 @@ pub(crate) struct Core {
     pubsub: Arc<Hub>,
     is_closed: AtomicBool,
     caches: Mutex<Vec<Weak<Cache>>>,
-    upkeep: Arc<Upkeep>,
+    credential_refresh: Arc<CredentialRefresh>,
     totals: Totals,
     /// `None`: nothing is kept apart by its size.
     large: Option<LargeReplies>,
@@ -50,11 +50,11 @@ enum Servers {
 }
 
 impl Core {
-    pub(crate) fn new(config: Config, outfit: &Outfit) -> Self {
+    pub(crate) fn new(config: Config, lane_options: &LaneOptions) -> Self {
         let config = Arc::new(config);
         let servers = match config.topology {
-            Topology::Cluster => Servers::Cluster(Cluster::new(&config, outfit)),
-            Topology::Standalone | Topology::Sentinel(_) => Servers::Single(Single::new(&config, outfit)),
+            Topology::Cluster => Servers::Cluster(Cluster::new(&config, lane_options)),
+            Topology::Standalone | Topology::Sentinel(_) => Servers::Single(Single::new(&config, lane_options)),
         };
         let retry = RetryPolicy { max_redirects: config.cluster.max_redirects, ..RetryPolicy::default() };
         let (finder, cluster) = match &servers {
@@ -62,8 +62,8 @@ impl Core {
             Servers::Cluster(cluster) => (None, Some(Arc::clone(cluster))),
         };
         let pool = Pool::new(&config);
-        let upkeep = Arc::clone(&outfit.upkeep);
-        let pubsub = Hub::new(&config, finder, cluster, &upkeep);
+        let credential_refresh = Arc::clone(&lane_options.credential_refresh);
+        let pubsub = Hub::new(&config, finder, cluster, &credential_refresh);
         let large = config.large_bytes.map(LargeReplies::new);
         Self {
             large,
@@ -74,7 +74,7 @@ impl Core {
             pubsub,
             is_closed: AtomicBool::new(false),
             caches: Mutex::default(),
-            upkeep,
+            credential_refresh,
             totals: Totals::default(),
         }
     }
@@ -123,13 +123,13 @@ impl Core {
         }
     }
 
-    /// Of the lanes to the same node, that for what the parcel has or will bring.
+    /// Of the lanes to the same node, that for what the payload has or will bring.
     #[inline]
-    pub(crate) fn fitting(&self, lane: Arc<Lane>, parcel: Parcel<'_, '_>) -> Arc<Lane> {
+    pub(crate) fn fitting(&self, lane: Arc<Lane>, payload: Payload<'_, '_>) -> Arc<Lane> {
         match &self.large {
             Some(large) => {
-                let brings_much = matches!(parcel, Parcel::Command(command) if large.expects(command));
-                Arc::clone(lane.fitting(if brings_much { usize::MAX } else { parcel.size() }))
+                let brings_much = matches!(payload, Payload::Command(command) if large.expects(command));
+                Arc::clone(lane.fitting(if brings_much { usize::MAX } else { payload.size() }))
             }
             None => lane,
         }
@@ -192,7 +192,7 @@ impl Core {
         }
     }
 
-    /// A lane to every primary, with one of its slots where there are slots. None: the map is not known yet.
+    /// A lane to every primary, with one of its slots where there are slots. None: the topology is not known yet.
     pub(crate) fn primaries(&self) -> Vec<(Arc<Lane>, Option<Slot>)> {
         match &self.servers {
             Servers::Single(single) => vec![(Arc::clone(single.primary().lane(|| None)), None)],
@@ -200,7 +200,7 @@ impl Core {
         }
     }
 
-    /// A lane to every node. None: the map is not known yet.
+    /// A lane to every node. None: the topology is not known yet.
     pub(crate) fn all_nodes(&self) -> Vec<Arc<Lane>> {
         match &self.servers {
             Servers::Single(single) => single.all_nodes(),
@@ -226,19 +226,21 @@ impl Core {
         }
     }
 
-    /// Pauses; shorter if it waits for another map than that of `version`, and that comes or has come.
-    pub(crate) async fn pause_or_new_map(&self, pause: Duration, refresh: Refresh, version: u64) {
+    /// Pauses; shorter if it waits for another topology than that of `version`, and that comes or has come.
+    pub(crate) async fn pause_or_new_topology(&self, pause: Duration, refresh: Refresh, version: u64) {
         match &self.servers {
-            Servers::Cluster(cluster) if refresh == Refresh::Urgent => cluster.pause_or_new_map(pause, version).await,
+            Servers::Cluster(cluster) if refresh == Refresh::Urgent => {
+                cluster.pause_or_new_topology(pause, version).await
+            }
             _ => tokio::time::sleep(pause).await,
         }
     }
 
-    /// Changes with the map.
-    pub(crate) fn map_version(&self) -> u64 {
+    /// Changes with the topology.
+    pub(crate) fn topology_version(&self) -> u64 {
         match &self.servers {
             Servers::Single(_) => 0,
-            Servers::Cluster(cluster) => cluster.map_version(),
+            Servers::Cluster(cluster) => cluster.topology_version(),
         }
     }
 
@@ -281,7 +283,7 @@ impl Core {
             redirects_moved: Totals::read(&self.totals.moved),
             redirects_ask: Totals::read(&self.totals.asked),
             retries: Totals::read(&self.totals.retries),
-            map: self.cluster().map(|cluster| cluster.map_stats()),
+            topology: self.cluster().map(|cluster| cluster.topology_stats()),
             pool: self.pool.stats(),
             caches: self.caches().iter().map(|cache| cache.stats()).collect(),
         }
@@ -321,7 +323,7 @@ impl Core {
 
     pub(crate) fn shut(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        self.upkeep.end();
+        self.credential_refresh.end();
         self.pool.close();
         self.pubsub.close();
         match &self.servers {

@@ -13,7 +13,7 @@ use crate::command::{Args, Command, Flags};
 use crate::commands::{Commands, spec};
 use crate::error::{Error, ErrorKind, Misuse, Ran, ServerError};
 use crate::metrics::Observed;
-use crate::net::lane::Failure;
+use crate::net::lane::SubmissionError;
 use crate::net::out::Out;
 use crate::pool::Lease;
 use crate::proto::retry;
@@ -217,7 +217,8 @@ impl Dedicated {
     ) -> Result<Vec<Value>, Error> {
         let exchanged = self.lease.exchange(out, replies, timeout).await;
         self.lease.hold_renewal(self.is_queueing || self.has_own_identity);
-        exchanged.map_err(|Failure { kind, ran, .. }| Error::new(kind, ran, name).at(Arc::clone(self.lease.node())))
+        exchanged
+            .map_err(|SubmissionError { kind, ran, .. }| Error::new(kind, ran, name).at(Arc::clone(self.lease.node())))
     }
 
     /// The transaction is over, and with it what was watched for it.
@@ -275,7 +276,7 @@ impl<'d> Commands<'d> for &'d mut Dedicated {
 
 impl<'d, T: FromReply> DedicatedCall<'d, T> {
     /// The same command with its reply read as another type.
-    pub fn of<U: FromReply>(self) -> DedicatedCall<'d, U> {
+    pub fn read_as<U: FromReply>(self) -> DedicatedCall<'d, U> {
         DedicatedCall { stage: self.stage, options: self.options, reply: PhantomData }
     }
 

@@ -253,7 +253,7 @@ pub enum Advice {
     Redirect,
     /// The node is not what it was: connect anew and try again.
     Reconnect,
-    /// The map of the cluster is stale.
+    /// The topology of the cluster is stale.
     RefreshTopology,
 }
 

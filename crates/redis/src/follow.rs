@@ -1,5 +1,5 @@
 //! What is not a plain command with a plain reply: full or broken lanes, errors of the server, redirects. One loop from
-//! the trouble to the next attempt.
+//! the failure to the next attempt.
 //!
 //! What to do is decided by [`crate::proto::retry`]; this file does it.
 
@@ -14,19 +14,19 @@ use crate::config::{NodeAddress, Overload, ReadFrom};
 use crate::copy::Sink;
 use crate::core::Core;
 use crate::error::{Advice, Error, ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
-use crate::net::lane::{Carriage, Kind, Lane, Outcome, Refused, Ticket};
+use crate::net::lane::{Kind, Lane, Outcome, Refused, Submission, Ticket};
 use crate::net::out::Out;
-use crate::parcel::{Errand, Parcel};
-use crate::proof::Proof;
 use crate::proto::retry::{self, Attempt, Deployment, Next, Readers, Refresh, Repeat};
 use crate::reply::{Value, mismatch};
+use crate::reply_check::ReplyCheck;
+use crate::request::{Payload, Request};
 use crate::route::Way;
 
 /// Longer than anybody waits.
 pub(crate) const FOREVER: Duration = Duration::from_secs(86_400 * 365);
 
 /// Why a call left the ordinary way.
-pub(crate) enum Trouble {
+pub(crate) enum Failure {
     /// No node is known for it.
     NoRoute(Error),
     /// A lane did not take it.
@@ -50,48 +50,48 @@ pub(crate) fn is_ordinary(core: &Core, command: &Command<'_>) -> bool {
     if spec.keys.is_empty() { spec.request == RequestPolicy::Default } else { command.has_one_slot() }
 }
 
-/// Goes on with an errand after `trouble`, until its reply or its deadline.
+/// Goes on with a request after `failure`, until its reply or its deadline.
 pub(crate) async fn follow(
     core: &Core,
-    errand: &Errand<'_, '_>,
+    request: &Request<'_, '_>,
     options: CallOptions,
-    trouble: Trouble,
+    failure: Failure,
     since: Instant,
 ) -> Result<Value, Error> {
-    Journey::new(core, errand, options, since, Line::Shared).follow(trouble).await
+    RetryLoop::new(core, request, options, since, Line::Shared).follow(failure).await
 }
 
-/// An errand from its beginning to its reply or deadline, without the short way.
+/// A request from its beginning to its reply or deadline, without the short way.
 pub(crate) async fn begin(
     core: &Core,
-    errand: &Errand<'_, '_>,
+    request: &Request<'_, '_>,
     options: CallOptions,
     since: Instant,
     line: Line,
 ) -> Result<Value, Error> {
-    let mut journey = Journey::new(core, errand, options, since, line);
-    let trouble = journey.route_and_submit().await;
-    journey.follow(trouble).await
+    let mut run = RetryLoop::new(core, request, options, since, line);
+    let failure = run.route_and_submit().await;
+    run.follow(failure).await
 }
 
 /// As [`begin`], on a connection that nobody shares, with the reply going to `sink` if it is a string.
 pub(crate) async fn begin_into(
     core: &Core,
-    errand: &Errand<'_, '_>,
+    request: &Request<'_, '_>,
     options: CallOptions,
     since: Instant,
     sink: &mut Sink<'_>,
 ) -> Result<Value, Error> {
-    let mut journey = Journey { sink: Some(sink), ..Journey::new(core, errand, options, since, Line::Own) };
-    let trouble = journey.route_and_submit().await;
-    journey.follow(trouble).await
+    let mut run = RetryLoop { sink: Some(sink), ..RetryLoop::new(core, request, options, since, Line::Own) };
+    let failure = run.route_and_submit().await;
+    run.follow(failure).await
 }
 
-/// What becomes of one errand of many that travelled together.
+/// What becomes of one request of many that travelled together.
 pub(crate) enum Verdict {
     Done(Result<Value, Error>),
     /// Its way parts from that of the others: a redirect.
-    Alone(Trouble),
+    Alone(Failure),
     /// It is sent again, with the others that are, after a pause.
     Again {
         /// Why: if there is no time left, this is what became of it.
@@ -103,7 +103,7 @@ pub(crate) enum Verdict {
     },
 }
 
-/// When and how often an errand was sent.
+/// When and how often a request was sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct History {
     pub(crate) since: Instant,
@@ -113,19 +113,19 @@ pub(crate) struct History {
     pub(crate) retries: u32,
 }
 
-/// Judges an errand that travelled with others.
+/// Judges a request that travelled with others.
 pub(crate) fn verdict(
     core: &Core,
-    errand: &Errand<'_, '_>,
+    request: &Request<'_, '_>,
     options: CallOptions,
-    trouble: Trouble,
+    failure: Failure,
     history: History,
 ) -> Verdict {
     let History { since, asked, retries } = history;
-    let journey = Journey { asked, retries, ..Journey::new(core, errand, options, since, Line::Shared) };
-    let (lane, error) = match journey.judge_now(trouble) {
+    let run = RetryLoop { asked, retries, ..RetryLoop::new(core, request, options, since, Line::Shared) };
+    let (lane, error) = match run.judge_now(failure) {
         Judged::Reply(value) => return Verdict::Done(Ok(value)),
-        Judged::Again(trouble) => return Verdict::Alone(trouble),
+        Judged::Again(failure) => return Verdict::Alone(failure),
         Judged::Final(error) => return Verdict::Done(Err(error)),
         Judged::Failed(lane, error) => (lane, error),
     };
@@ -135,13 +135,13 @@ pub(crate) fn verdict(
     }
     let may_have_run = error.ran() != Ran::NotSent;
     let again = |error, after, refresh, to_primary| Verdict::Again { error, after, refresh, to_primary, may_have_run };
-    let next = journey.next(lane.as_ref(), &error);
+    let next = run.next(lane.as_ref(), &error);
     if !matches!(next, Next::Redirect { .. }) {
-        core.note(errand.parcel.name(), &error, &next);
+        core.note(request.payload.name(), &error, &next);
     }
     match (next, lane) {
-        (Next::Redirect { .. }, Some(lane)) => Verdict::Alone(Trouble::Failed(lane, error)),
-        (Next::Primary { refresh }, _) if matches!(errand.way, Way::Usual) => {
+        (Next::Redirect { .. }, Some(lane)) => Verdict::Alone(Failure::Failed(lane, error)),
+        (Next::Primary { refresh }, _) if matches!(request.way, Way::Usual) => {
             again(error, Duration::ZERO, refresh, true)
         }
         (Next::Fail(_) | Next::Redirect { .. } | Next::Primary { .. }, _) => Verdict::Done(Err(error)),
@@ -160,20 +160,20 @@ pub(crate) fn verdict(
 
 const REPLACED: &str = "another server has its place";
 
-/// On which connections an errand travels.
+/// On which connections a request travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
     /// Those that all share.
     Shared,
-    /// One that nobody else uses meanwhile: the errand may wait in the server.
+    /// One that nobody else uses meanwhile: the request may wait in the server.
     Own,
     /// A new one without a database, which a server that is busy with a script does not refuse ([`Flags::WHILE_BUSY`]).
     Bare,
 }
 
-struct Journey<'j, 'a, 's> {
+struct RetryLoop<'j, 'a, 's> {
     core: &'j Core,
-    errand: &'j Errand<'j, 'a>,
+    request: &'j Request<'j, 'a>,
     options: CallOptions,
     since: Instant,
     line: Line,
@@ -187,25 +187,25 @@ struct Journey<'j, 'a, 's> {
     may_have_run: bool,
     /// The last attempt went to where a slot is being imported.
     is_asking: bool,
-    /// The map by which it was last routed.
-    map_version: u64,
+    /// The topology by which it was last routed.
+    topology_version: u64,
 }
 
 enum Judged {
     Reply(Value),
-    Again(Trouble),
+    Again(Failure),
     /// Perhaps there is a way.
     Failed(Option<Arc<Lane>>, Error),
     /// There is none.
     Final(Error),
 }
 
-impl<'j, 'a, 's> Journey<'j, 'a, 's> {
-    fn new(core: &'j Core, errand: &'j Errand<'j, 'a>, options: CallOptions, since: Instant, line: Line) -> Self {
-        let map_version = core.map_version();
+impl<'j, 'a, 's> RetryLoop<'j, 'a, 's> {
+    fn new(core: &'j Core, request: &'j Request<'j, 'a>, options: CallOptions, since: Instant, line: Line) -> Self {
+        let topology_version = core.topology_version();
         Self {
             core,
-            errand,
+            request,
             options,
             since,
             line,
@@ -215,22 +215,22 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
             retries: 0,
             may_have_run: false,
             is_asking: false,
-            map_version,
+            topology_version,
         }
     }
 
-    async fn follow(mut self, mut trouble: Trouble) -> Result<Value, Error> {
+    async fn follow(mut self, mut failure: Failure) -> Result<Value, Error> {
         loop {
-            trouble = match self.judge(trouble).await {
+            failure = match self.judge(failure).await {
                 Judged::Reply(value) => {
-                    if let Parcel::Command(command) = self.errand.parcel {
+                    if let Payload::Command(command) = self.request.payload {
                         self.core.note_reply(command, &value);
                     }
                     return Ok(value);
                 }
                 Judged::Again(again) => again,
                 Judged::Failed(lane, error) => match self.step(lane, error).await {
-                    Ok(trouble) => trouble,
+                    Ok(failure) => failure,
                     Err(error) => return Err(self.of_all_attempts(error)),
                 },
                 Judged::Final(error) => return Err(self.of_all_attempts(error)),
@@ -258,47 +258,47 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         }
     }
 
-    async fn judge(&mut self, trouble: Trouble) -> Judged {
-        match trouble {
-            Trouble::Refused(lane, refused) => match *refused {
+    async fn judge(&mut self, failure: Failure) -> Judged {
+        match failure {
+            Failure::Refused(lane, refused) => match *refused {
                 Refused::Full(used) => self.wait_for_budget(lane, used).await,
-                _ => self.judge_now(Trouble::Refused(lane, refused)),
+                _ => self.judge_now(Failure::Refused(lane, refused)),
             },
             other => self.judge_now(other),
         }
     }
 
-    /// What `trouble` means, without waiting.
-    fn judge_now(&self, trouble: Trouble) -> Judged {
-        let name = self.errand.parcel.name();
+    /// What `failure` means, without waiting.
+    fn judge_now(&self, failure: Failure) -> Judged {
+        let name = self.request.payload.name();
         let error = |kind: ErrorKind, ran, lane: &Arc<Lane>| Error::new(kind, ran, name).at(lane.node());
-        match trouble {
-            Trouble::NoRoute(error) => Judged::Failed(None, error),
-            Trouble::Failed(lane, error) => Judged::Failed(Some(lane), error),
-            Trouble::Outcome(lane, Outcome::One(Value::Error(text))) => {
+        match failure {
+            Failure::NoRoute(error) => Judged::Failed(None, error),
+            Failure::Failed(lane, error) => Judged::Failed(Some(lane), error),
+            Failure::Outcome(lane, Outcome::One(Value::Error(text))) => {
                 let server = ServerError::parse(&text);
                 let ran = retry::ran(name, &server);
                 Judged::Failed(Some(Arc::clone(&lane)), error(ErrorKind::Server(server), ran, &lane))
             }
-            Trouble::Outcome(lane, Outcome::One(value @ Value::TooDeep)) => {
+            Failure::Outcome(lane, Outcome::One(value @ Value::TooDeep)) => {
                 let kind = ErrorKind::Reply(mismatch("a reply within max_depth", &value));
                 Judged::Final(error(kind, Ran::Executed, &lane))
             }
-            Trouble::Outcome(_, Outcome::One(value)) => Judged::Reply(value),
-            Trouble::Outcome(lane, Outcome::Many(values)) => match self.errand.parcel.settle(values) {
+            Failure::Outcome(_, Outcome::One(value)) => Judged::Reply(value),
+            Failure::Outcome(lane, Outcome::Many(values)) => match self.request.payload.settle(values) {
                 Ok(value) => Judged::Reply(value),
                 Err(error) => Judged::Failed(Some(Arc::clone(&lane)), error.at(lane.node())),
             },
-            Trouble::Outcome(lane, Outcome::Failed(failure)) => {
-                let ran = self.errand.parcel.ran(&failure);
+            Failure::Outcome(lane, Outcome::Failed(failure)) => {
+                let ran = self.request.payload.ran(&failure);
                 let kind = failure.kind;
                 // The lane has ended, the client has not.
                 let is_gone = matches!(kind, ErrorKind::Closed) && !self.core.is_closed();
                 let error = error(if is_gone { left() } else { kind }, ran, &lane);
                 Judged::Failed(Some(lane), error)
             }
-            Trouble::Refused(lane, refused) => match &*refused {
-                Refused::Full(_) => Judged::Again(Trouble::Refused(lane, refused)),
+            Failure::Refused(lane, refused) => match &*refused {
+                Refused::Full(_) => Judged::Again(Failure::Refused(lane, refused)),
                 Refused::Down(kind) if self.core.fails_fast() => {
                     Judged::Final(error(kind.clone(), Ran::NotSent, &lane))
                 }
@@ -320,8 +320,7 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
     }
 
     async fn wait_for_budget(&mut self, lane: Arc<Lane>, used: usize) -> Judged {
-        let config = self.core.config();
-        let node = lane.node();
+        let (config, node) = (self.core.config(), lane.node());
         // Without a runtime on the caller's thread there is no waiting with a deadline.
         if config.overload != Overload::Wait || Handle::try_current().is_err() {
             let full = ErrorKind::Overloaded {
@@ -329,17 +328,17 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
                 in_flight_bytes: used,
                 max_bytes: config.max_queued_bytes,
             };
-            return Judged::Final(Error::new(full, Ran::NotSent, self.errand.parcel.name()).at(node));
+            return Judged::Final(Error::new(full, Ran::NotSent, self.request.payload.name()).at(node));
         }
-        let proof = Proof::wanted(self.core.config());
+        let check = ReplyCheck::wanted(self.core.config());
         let submitted = match tokio::time::timeout(self.remaining().unwrap_or(FOREVER), lane.room()).await {
             Ok(Err(crowd)) => {
                 let kind = ErrorKind::Crowded { limit: "max_waiting_commands", waiting: crowd.waiting, max: crowd.max };
-                return Judged::Final(Error::new(kind, Ran::NotSent, self.errand.parcel.name()).at(node));
+                return Judged::Final(Error::new(kind, Ran::NotSent, self.request.payload.name()).at(node));
             }
             // On a loaded machine room may come when the deadline has passed.
             Ok(Ok(turn)) if !self.is_late() => {
-                self.submit_by(|carriage, encode| turn.submit(carriage, None, encode), false, &proof)
+                self.submit_by(|submission, encode| turn.submit(submission, None, encode), false, &check)
             }
             Ok(Ok(_)) | Err(_) => {
                 let report = TimeoutReport {
@@ -349,15 +348,16 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
                     ..lane.report()
                 };
                 return Judged::Final(
-                    Error::new(ErrorKind::Timeout(Box::new(report)), Ran::NotSent, self.errand.parcel.name()).at(node),
+                    Error::new(ErrorKind::Timeout(Box::new(report)), Ran::NotSent, self.request.payload.name())
+                        .at(node),
                 );
             }
         };
-        Judged::Again(outcome(lane, submitted, self.proven(proof)).await)
+        Judged::Again(outcome(lane, submitted, self.checked(check)).await)
     }
 
     /// Does what is to be done after `error`, and sends the command again; or fails with it.
-    async fn step(&mut self, lane: Option<Arc<Lane>>, error: Error) -> Result<Trouble, Error> {
+    async fn step(&mut self, lane: Option<Arc<Lane>>, error: Error) -> Result<Failure, Error> {
         // Without a runtime on the caller's thread there are no pauses.
         if Handle::try_current().is_err() {
             return Err(error);
@@ -365,12 +365,12 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         let asked = self.asked;
         let may_have_run = self.may_have_run || error.ran() != Ran::NotSent;
         let next = self.next(lane.as_ref(), &error);
-        self.core.note(self.errand.parcel.name(), &error, &next);
+        self.core.note(self.request.payload.name(), &error, &next);
         match next {
             Next::Fail(_) => Err(self.of_all_redirects(error)),
             // Who names a node wants that node's answer.
-            Next::Redirect { .. } if matches!(self.errand.way, Way::Node(_)) => Err(error),
-            Next::Primary { .. } if !matches!(self.errand.way, Way::Usual) => Err(error),
+            Next::Redirect { .. } if matches!(self.request.way, Way::Node(_)) => Err(error),
+            Next::Primary { .. } if !matches!(self.request.way, Way::Usual) => Err(error),
             Next::Resubmit { after } => {
                 self.may_have_run = may_have_run;
                 self.retries += 1;
@@ -394,27 +394,27 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
                     // Until the handshake shows that it is ready again, the replica is not asked for reads.
                     lane.reconnect(problem.text(), asked);
                 }
-                let parcel = &self.errand.parcel;
-                Ok(match self.core.primary_lane(parcel.spec(), parcel.slot()) {
+                let payload = &self.request.payload;
+                Ok(match self.core.primary_lane(payload.spec(), payload.slot()) {
                     Ok(lane) => self.submit(lane, false).await,
-                    Err(error) => Trouble::NoRoute(error),
+                    Err(error) => Failure::NoRoute(error),
                 })
             }
             Next::Redirect { to, after } => {
                 self.redirects += 1;
                 if !after.is_zero() {
-                    // The nodes do not agree. A map that most of them agree on is to be preferred.
-                    let version = self.core.map_version();
+                    // The nodes do not agree. A topology that most of them agree on is to be preferred.
+                    let version = self.core.topology_version();
                     self.core.want_refresh(Refresh::Urgent);
-                    self.core.pause_or_new_map(after, Refresh::Urgent, version).await;
+                    self.core.pause_or_new_topology(after, Refresh::Urgent, version).await;
                     if self.is_late() {
                         return Err(self.of_all_redirects(error));
                     }
-                    if self.core.map_version() != version {
+                    if self.core.topology_version() != version {
                         return Ok(self.route_and_submit().await);
                     }
                 }
-                match self.core.redirected(&to, self.errand.parcel.slot()) {
+                match self.core.redirected(&to, self.request.payload.slot()) {
                     Some(lane) => Ok(self.submit(lane, to.asking()).await),
                     None => Err(error),
                 }
@@ -445,8 +445,8 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         }
     }
 
-    /// Waits before another attempt: until a new map comes, if one is awaited, at most for `pause`; not at all if there
-    /// is a better way already.
+    /// Waits before another attempt: until a new topology comes, if one is awaited, at most for `pause`; not at all if
+    /// there is a better way already.
     async fn pause(&mut self, pause: Duration, refresh: Refresh, lane: Option<&Arc<Lane>>, error: &Error) {
         let is_first = self.retries == 0;
         self.retries += 1;
@@ -454,14 +454,14 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
             return;
         }
         let pause = self.remaining().map_or(pause, |remaining| pause.min(remaining));
-        self.core.pause_or_new_map(pause, refresh, self.map_version).await;
+        self.core.pause_or_new_topology(pause, refresh, self.topology_version).await;
     }
 
     /// Whether the command would go elsewhere by now, or the lane that lost it is up again.
     fn has_better_way(&self, lane: Option<&Arc<Lane>>, error: &Error) -> bool {
-        let Errand { parcel, way } = self.errand;
-        let Ok(now) = self.core.lane_by(way, parcel.spec(), parcel.slot()) else { return false };
-        let now = self.core.fitting(now, *parcel);
+        let Request { payload, way } = self.request;
+        let Ok(now) = self.core.lane_by(way, payload.spec(), payload.slot()) else { return false };
+        let now = self.core.fitting(now, *payload);
         let is_other = lane.is_none_or(|lane| !Arc::ptr_eq(lane, &now));
         !now.is_down() && (is_other || error.server().is_none())
     }
@@ -471,7 +471,7 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         if self.sink.as_ref().is_some_and(|sink| sink.begun.is_some()) {
             return Next::Fail(retry::Stop::Hopeless);
         }
-        // Without a node there is nothing to be judged but the map.
+        // Without a node there is nothing to be judged but the topology.
         if matches!(error.kind(), ErrorKind::Cluster(_)) {
             return match self.remaining() {
                 Some(Duration::ZERO) => Next::Fail(retry::Stop::Deadline),
@@ -483,12 +483,12 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
         }
         let asked = lane.map_or_else(|| NodeAddress::tcp("", 0), |lane| lane.address());
         let attempt = Attempt {
-            command: self.errand.parcel.name(),
-            flags: self.errand.parcel.spec().flags,
+            command: self.request.payload.name(),
+            flags: self.request.payload.spec().flags,
             repeat: if self.options.is_retryable { Repeat::Allowed } else { Repeat::IfReadOnly },
             asked: self.core.asked(&asked),
             role: lane.map_or(crate::proto::topology::Role::Primary, |lane| lane.role()),
-            readers: match (&self.core.config().read_from, &self.errand.way) {
+            readers: match (&self.core.config().read_from, &self.request.way) {
                 (ReadFrom::OnlyReplicas, Way::Usual) => Readers::Replicas,
                 _ => Readers::All,
             },
@@ -498,72 +498,72 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
             elapsed: self.since.elapsed(),
             timeout: self.options.timeout,
         };
-        retry::next(self.core.retry_policy(), &attempt, retry::Failure::of(error), &mut fastrand::Rng::new())
+        retry::next(self.core.retry_policy(), &attempt, retry::FailureKind::of(error), &mut fastrand::Rng::new())
     }
 
-    async fn route_and_submit(&mut self) -> Trouble {
-        self.map_version = self.core.map_version();
-        let Errand { parcel, way } = self.errand;
-        match self.core.lane_by(way, parcel.spec(), parcel.slot()) {
+    async fn route_and_submit(&mut self) -> Failure {
+        self.topology_version = self.core.topology_version();
+        let Request { payload, way } = self.request;
+        match self.core.lane_by(way, payload.spec(), payload.slot()) {
             Ok(lane) => self.submit(lane, false).await,
-            Err(error) => Trouble::NoRoute(error),
+            Err(error) => Failure::NoRoute(error),
         }
     }
 
-    /// Sends the errand to a lane's node, after `ASKING` if so, and awaits what comes of it.
-    async fn submit(&mut self, lane: Arc<Lane>, is_asking: bool) -> Trouble {
+    /// Sends the request to a lane's node, after `ASKING` if so, and awaits what comes of it.
+    async fn submit(&mut self, lane: Arc<Lane>, is_asking: bool) -> Failure {
         if self.line != Line::Shared {
-            let carriage = self.carriage(is_asking);
+            let submission = self.submission(is_asking);
             let mut out = Out::contiguous_only();
             self.encode(is_asking, &mut out);
             if self.line == Line::Bare {
-                let outcome = self.core.pool().carry_bare(&lane, carriage, &out).await;
-                return Trouble::Outcome(lane, outcome);
+                let outcome = self.core.pool().run_bare(&lane, submission, &out).await;
+                return Failure::Outcome(lane, outcome);
             }
             if let Some(sink) = &mut self.sink {
-                let outcome = self.core.pool().carry_into(&lane, carriage, self.core.config(), &out, sink).await;
-                return Trouble::Outcome(lane, outcome);
+                let outcome = self.core.pool().run_into(&lane, submission, self.core.config(), &out, sink).await;
+                return Failure::Outcome(lane, outcome);
             }
-            let outcome = self.core.pool().carry(&lane, carriage, self.core.config(), &out).await;
-            return Trouble::Outcome(lane, outcome);
+            let outcome = self.core.pool().run(&lane, submission, self.core.config(), &out).await;
+            return Failure::Outcome(lane, outcome);
         }
-        let lane = self.core.fitting(lane, self.errand.parcel);
-        let proof = Proof::wanted(self.core.config());
-        let submitted = self.submit_by(|carriage, encode| lane.submit(carriage, None, encode), is_asking, &proof);
-        outcome(lane, submitted, self.proven(proof)).await
+        let lane = self.core.fitting(lane, self.request.payload);
+        let check = ReplyCheck::wanted(self.core.config());
+        let submitted = self.submit_by(|submission, encode| lane.submit(submission, None, encode), is_asking, &check);
+        outcome(lane, submitted, self.checked(check)).await
     }
 
     fn submit_by(
         &mut self,
-        submit: impl FnOnce(Carriage, &mut dyn FnMut(&mut Out)) -> Result<Ticket, Refused>,
+        submit: impl FnOnce(Submission, &mut dyn FnMut(&mut Out)) -> Result<Ticket, Refused>,
         is_asking: bool,
-        proof: &Option<Proof>,
+        check: &Option<ReplyCheck>,
     ) -> Result<Ticket, Refused> {
-        let carriage = self.carriage(is_asking);
-        let carriage = proof.as_ref().map_or(carriage, |_| Proof::of(carriage));
-        submit(carriage, &mut |out| {
+        let submission = self.submission(is_asking);
+        let submission = check.as_ref().map_or(submission, |_| ReplyCheck::of(submission));
+        submit(submission, &mut |out| {
             self.encode(is_asking, out);
-            proof.iter().for_each(|proof| proof.encode(out));
+            check.iter().for_each(|check| check.encode(out));
         })
     }
 
-    /// The proof, with how the replies before it are gathered.
-    fn proven(&self, proof: Option<Proof>) -> Option<(Proof, Kind)> {
-        Some((proof?, self.errand.parcel.replies().1))
+    /// The check, with how the replies before it are gathered.
+    fn checked(&self, check: Option<ReplyCheck>) -> Option<(ReplyCheck, Kind)> {
+        Some((check?, self.request.payload.replies().1))
     }
 
-    fn carriage(&mut self, is_asking: bool) -> Carriage {
+    fn submission(&mut self, is_asking: bool) -> Submission {
         (self.is_asking, self.asked) = (is_asking, Instant::now());
-        let (replies, kind) = self.errand.parcel.replies();
+        let (replies, kind) = self.request.payload.replies();
         let skip = u32::from(is_asking);
-        Carriage { replies: replies + skip, skip, kind, timeout: self.remaining() }
+        Submission { replies: replies + skip, skip, kind, timeout: self.remaining() }
     }
 
     fn encode(&self, is_asking: bool, out: &mut Out) {
         if is_asking {
             out.page().extend_from_slice(b"*1\r\n$6\r\nASKING\r\n");
         }
-        self.errand.parcel.encode(out);
+        self.request.payload.encode(out);
     }
 
     /// On a loaded machine a pause may outlast the deadline: what is sent then could run although its caller is told
@@ -578,16 +578,16 @@ impl<'j, 'a, 's> Journey<'j, 'a, 's> {
 }
 
 /// Awaits what comes of a command that was submitted, if it was.
-async fn outcome(lane: Arc<Lane>, submitted: Result<Ticket, Refused>, proof: Option<(Proof, Kind)>) -> Trouble {
+async fn outcome(lane: Arc<Lane>, submitted: Result<Ticket, Refused>, check: Option<(ReplyCheck, Kind)>) -> Failure {
     match submitted {
         Ok(ticket) => {
             let (mut outcome, _) = Flight::new(Arc::clone(&lane), ticket).outcome().await;
-            if let Some((proof, kind)) = proof {
-                outcome = proof.check(outcome, kind, &lane);
+            if let Some((check, kind)) = check {
+                outcome = check.check(outcome, kind, &lane);
             }
-            Trouble::Outcome(lane, outcome)
+            Failure::Outcome(lane, outcome)
         }
-        Err(refused) => Trouble::Refused(lane, Arc::new(refused)),
+        Err(refused) => Failure::Refused(lane, Arc::new(refused)),
     }
 }
 

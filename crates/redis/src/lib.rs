@@ -7,7 +7,7 @@
 //! # async fn example() -> Result<(), pilotlight_redis::Error> {
 //! let client = Client::connect("redis://localhost").await?;
 //! client.set("name", "Ada").await?;
-//! let name: Option<String> = client.get("name").of().await?;
+//! let name: Option<String> = client.get("name").read_as().await?;
 //!
 //! let mut pipeline = client.pipeline();
 //! let visits = pipeline.incr("visits");
@@ -52,15 +52,15 @@ mod monitor;
 mod net;
 mod node;
 mod observe;
-mod parcel;
 mod pipeline;
 mod pool;
-mod proof;
 pub mod proto;
 mod pubsub;
 pub mod raw;
 mod readers;
 pub mod reply;
+mod reply_check;
+mod request;
 mod route;
 mod scan;
 mod script;
@@ -88,6 +88,6 @@ pub use reply::{FromReply, Value};
 pub use route::{NodeReply, Route};
 pub use scan::{MemberScan, Scan, ScanToken, TokenError};
 pub use script::{Invocation, Script, ScriptCommand};
-pub use stats::{LaneStats, MapStats, PoolNodeStats, PoolStats, Stats};
+pub use stats::{LaneStats, PoolNodeStats, PoolStats, Stats, TopologyStats};
 pub use tracking::{CacheConfig, CacheMode, CacheStats, Cached, CachedCall};
 pub use transaction::Transaction;

@@ -24,13 +24,13 @@ use crate::stats::LaneStats;
 
 /// What the lanes of a client have beyond its configuration.
 #[derive(Clone)]
-pub(crate) struct Outfit {
+pub(crate) struct LaneOptions {
     /// Sent at the end of each handshake; each has to succeed.
     pub(crate) setup: Arc<[Command<'static>]>,
     /// Is told what happens to the lanes.
     pub(crate) watch: Arc<dyn Watch>,
     /// Runs while there are lanes.
-    pub(crate) upkeep: Arc<Upkeep>,
+    pub(crate) credential_refresh: Arc<CredentialRefresh>,
     /// What becomes of replies.
     pub(crate) replies: Replies,
 }
@@ -59,12 +59,12 @@ impl Replies {
 /// Keeps the credentials fresh: runs their provider's [`maintain`](crate::config::CredentialProvider::maintain), from
 /// the first dial to the client's end.
 #[derive(Debug, Default)]
-pub(crate) struct Upkeep {
+pub(crate) struct CredentialRefresh {
     task: Mutex<Option<AbortHandle>>,
     is_over: AtomicBool,
 }
 
-impl Upkeep {
+impl CredentialRefresh {
     /// Begins, unless it runs already. To be called on the runtime.
     fn begin(&self, config: &Config) {
         let Some(provider) = &config.credentials else { return };
@@ -85,15 +85,15 @@ impl Upkeep {
     }
 }
 
-impl Drop for Upkeep {
+impl Drop for CredentialRefresh {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl Default for Outfit {
+impl Default for LaneOptions {
     fn default() -> Self {
-        Self { setup: Arc::new([]), watch: Arc::new(()), upkeep: Arc::default(), replies: Replies::Read }
+        Self { setup: Arc::new([]), watch: Arc::new(()), credential_refresh: Arc::default(), replies: Replies::Read }
     }
 }
 
@@ -133,13 +133,13 @@ impl Node {
         address: &NodeAddress,
         purpose: Purpose,
         settings: &Settings,
-        outfit: &Outfit,
+        lane_options: &LaneOptions,
     ) -> Self {
-        Self::dialled(config, address, settings, outfit, || dialler(config, address, purpose, outfit))
+        Self::dialled(config, address, settings, lane_options, || dialler(config, address, purpose, lane_options))
     }
 
     /// The lanes to the primary outside of a cluster, wherever it is.
-    pub(crate) fn primary(finder: &Arc<Finder>, outfit: &Outfit) -> Self {
+    pub(crate) fn primary(finder: &Arc<Finder>, lane_options: &LaneOptions) -> Self {
         let config = finder.config();
         let when_down = match config.when_down {
             WhenDown::Queue => lane::WhenDown::Queue,
@@ -152,14 +152,14 @@ impl Node {
             settings.backoff.max = settings.backoff.max.min(MAX_SENTINEL_PAUSE);
         }
         let first = config.servers.first().cloned().unwrap_or_else(|| NodeAddress::tcp("localhost", DEFAULT_PORT));
-        Self::dialled(config, &first, &settings, outfit, || primary_dialler(finder, Purpose::Data, outfit))
+        Self::dialled(config, &first, &settings, lane_options, || primary_dialler(finder, Purpose::Data, lane_options))
     }
 
     fn dialled(
         config: &Arc<Config>,
         address: &NodeAddress,
         settings: &Settings,
-        outfit: &Outfit,
+        lane_options: &LaneOptions,
         dial: impl Fn() -> Box<dyn Dial>,
     ) -> Self {
         let home = match &config.read_from {
@@ -175,7 +175,7 @@ impl Node {
             told: Mutex::default(),
             config: Arc::clone(config),
             is_near: AtomicBool::new(false),
-            next: Arc::clone(&outfit.watch),
+            next: Arc::clone(&lane_options.watch),
         });
         let lane = |large| {
             let watch = Arc::clone(&place) as Arc<dyn Watch>;
@@ -264,7 +264,7 @@ impl Node {
         self.place.is_near.load(Ordering::Relaxed)
     }
 
-    /// The map of the cluster tells the node's zone.
+    /// The topology of the cluster tells the node's zone.
     pub(crate) fn set_zone(&self, zone: &Arc<str>) {
         *self.place.told.lock() = Some(Arc::clone(zone));
         self.place.set(Some(zone));
@@ -298,39 +298,44 @@ pub(crate) fn settings(config: &Config, when_down: lane::WhenDown, role: Role) -
 }
 
 /// Makes connections to a certain server.
-pub(crate) fn dialler(config: &Arc<Config>, address: &NodeAddress, purpose: Purpose, outfit: &Outfit) -> Box<dyn Dial> {
-    let (config, address, outfit) = (Arc::clone(config), address.clone(), outfit.clone());
-    Box::new(Dialler { config, address, purpose, outfit })
+pub(crate) fn dialler(
+    config: &Arc<Config>,
+    address: &NodeAddress,
+    purpose: Purpose,
+    lane_options: &LaneOptions,
+) -> Box<dyn Dial> {
+    let (config, address, lane_options) = (Arc::clone(config), address.clone(), lane_options.clone());
+    Box::new(Dialler { config, address, purpose, lane_options })
 }
 
 /// Makes connections to whichever server is the primary.
-pub(crate) fn primary_dialler(finder: &Arc<Finder>, purpose: Purpose, outfit: &Outfit) -> Box<dyn Dial> {
-    Box::new(PrimaryDialler { finder: Arc::clone(finder), purpose, outfit: outfit.clone() })
+pub(crate) fn primary_dialler(finder: &Arc<Finder>, purpose: Purpose, lane_options: &LaneOptions) -> Box<dyn Dial> {
+    Box::new(PrimaryDialler { finder: Arc::clone(finder), purpose, lane_options: lane_options.clone() })
 }
 
 struct Dialler {
     config: Arc<Config>,
     address: NodeAddress,
     purpose: Purpose,
-    outfit: Outfit,
+    lane_options: LaneOptions,
 }
 
 impl Dialler {
     async fn connect(&self) -> Result<Connection, DialError> {
-        self.outfit.upkeep.begin(&self.config);
-        let connection = connect_with(&self.config, &self.address, self.purpose, &self.outfit.setup).await?;
+        self.lane_options.credential_refresh.begin(&self.config);
+        let connection = connect_with(&self.config, &self.address, self.purpose, &self.lane_options.setup).await?;
         // Outside of a cluster nothing else keeps writes and stale copies of another primary apart.
         let is_other = self.purpose == Purpose::Replica && connection.server.role == Some(handshake::Role::Primary);
         if is_other && !self.config.is_cluster() {
             return Err(DialError { text: format!("{}: is no replica", self.address).into(), is_final: false });
         }
-        Ok(self.outfit.replies.prepare(connection))
+        Ok(self.lane_options.replies.prepare(connection))
     }
 
     async fn connect_bare(&self) -> Result<Connection, DialError> {
-        self.outfit.upkeep.begin(&self.config);
+        self.lane_options.credential_refresh.begin(&self.config);
         let connection = connect(&self.config, &self.address, Purpose::Management).await?;
-        Ok(self.outfit.replies.prepare(connection))
+        Ok(self.lane_options.replies.prepare(connection))
     }
 }
 
@@ -355,20 +360,20 @@ impl Dial for Dialler {
 struct PrimaryDialler {
     finder: Arc<Finder>,
     purpose: Purpose,
-    outfit: Outfit,
+    lane_options: LaneOptions,
 }
 
 impl PrimaryDialler {
     async fn connect(&self) -> Result<Connection, DialError> {
-        self.outfit.upkeep.begin(self.finder.config());
-        let connection = self.finder.connect(self.purpose, &self.outfit.setup).await?;
-        Ok(self.outfit.replies.prepare(connection))
+        self.lane_options.credential_refresh.begin(self.finder.config());
+        let connection = self.finder.connect(self.purpose, &self.lane_options.setup).await?;
+        Ok(self.lane_options.replies.prepare(connection))
     }
 
     async fn connect_bare(&self) -> Result<Connection, DialError> {
-        self.outfit.upkeep.begin(self.finder.config());
+        self.lane_options.credential_refresh.begin(self.finder.config());
         let connection = self.finder.connect(Purpose::Management, &Arc::from([])).await?;
-        Ok(self.outfit.replies.prepare(connection))
+        Ok(self.lane_options.replies.prepare(connection))
     }
 }
 
@@ -444,8 +449,11 @@ impl std::fmt::Debug for Place {
     }
 }
 
-impl std::fmt::Debug for Outfit {
+impl std::fmt::Debug for LaneOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outfit").field("setup", &self.setup).field("upkeep", &self.upkeep).finish_non_exhaustive()
+        f.debug_struct("LaneOptions")
+            .field("setup", &self.setup)
+            .field("credential_refresh", &self.credential_refresh)
+            .finish_non_exhaustive()
     }
 }

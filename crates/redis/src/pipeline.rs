@@ -177,7 +177,7 @@ impl<T> Queued<T> {
 
     /// The same reply, read as another type.
     #[must_use]
-    pub fn of<U: FromReply>(self) -> Queued<U> {
+    pub fn read_as<U: FromReply>(self) -> Queued<U> {
         Queued::new(self.of, self.index)
     }
 }

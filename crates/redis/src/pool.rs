@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use crate::config::{Config, NodeAddress};
 use crate::copy::Sink;
 use crate::error::{ErrorKind, Ran, TimeoutReport, TimeoutStage};
-use crate::net::lane::{Carriage, Failure, Kind, Lane, Outcome};
+use crate::net::lane::{Kind, Lane, Outcome, Submission, SubmissionError};
 use crate::net::out::Out;
 use crate::proto::topology::Role;
 use crate::reply::Value;
@@ -34,7 +34,7 @@ const MAX_IDLE: Duration = Duration::from_secs(30);
 pub(crate) struct Pool {
     config: Arc<Config>,
     max_per_node: usize,
-    shelves: Mutex<HashMap<(NodeAddress, Role), Arc<Shelf>>>,
+    node_pools: Mutex<HashMap<(NodeAddress, Role), Arc<NodePool>>>,
     leased: watch::Sender<usize>,
     phase: watch::Sender<Phase>,
     /// Closes what is not used any more; `None` while there is nothing to close.
@@ -61,7 +61,7 @@ enum Phase {
 
 /// The connections to one node.
 #[derive(Debug)]
-struct Shelf {
+struct NodePool {
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Idle>>,
     /// Those who wait until one is given back.
@@ -73,7 +73,7 @@ impl Pool {
         Arc::new(Self {
             config: Arc::clone(config),
             max_per_node: config.max_blocking_connections.clamp(1, Semaphore::MAX_PERMITS),
-            shelves: Mutex::default(),
+            node_pools: Mutex::default(),
             leased: watch::Sender::new(0),
             phase: watch::Sender::new(Phase::Open),
             reaper: Mutex::default(),
@@ -89,14 +89,14 @@ impl Pool {
         self: &Arc<Self>,
         lane: &Arc<Lane>,
         patience: Option<Duration>,
-    ) -> Result<Lease, Failure> {
-        let not_sent = |kind| Failure { kind, ran: Ran::NotSent, replies: Vec::new(), sent_bytes: 0 };
+    ) -> Result<Lease, SubmissionError> {
+        let not_sent = |kind| SubmissionError { kind, ran: Ran::NotSent, replies: Vec::new(), sent_bytes: 0 };
         if *self.phase.borrow() != Phase::Open {
             return Err(not_sent(ErrorKind::Closed));
         }
         let since = Instant::now();
-        let shelf = self.shelf(lane);
-        let permit = match bounded(patience, self.permit(&shelf)).await {
+        let node_pool = self.node_pool(lane);
+        let permit = match bounded(patience, self.permit(&node_pool)).await {
             Some(Some(permit)) => permit,
             Some(None) => return Err(not_sent(ErrorKind::Closed)),
             None => return Err(not_sent(overdue(since, patience, TimeoutStage::Pool))),
@@ -104,7 +104,7 @@ impl Pool {
         self.leased.send_modify(|count| *count += 1);
         let mut lease = Lease {
             pool: Arc::clone(self),
-            shelf,
+            node_pool,
             lane: Arc::clone(lane),
             node: lane.node(),
             link: None,
@@ -114,7 +114,7 @@ impl Pool {
             _permit: permit,
         };
         let remaining = || patience.map(|patience| patience.saturating_sub(since.elapsed()));
-        let link = match bounded(remaining(), lease.shelf.take()).await.flatten() {
+        let link = match bounded(remaining(), lease.node_pool.take()).await.flatten() {
             Some(link) => link,
             None => match bounded(remaining(), Link::dial(lane, &self.config)).await {
                 Some(Ok(link)) => {
@@ -135,21 +135,21 @@ impl Pool {
     }
 
     /// `None`: the pool is closed.
-    async fn permit(&self, shelf: &Shelf) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = Arc::clone(&shelf.permits).try_acquire_owned() {
+    async fn permit(&self, node_pool: &NodePool) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&node_pool.permits).try_acquire_owned() {
             return Some(permit);
         }
         Totals::add_one(&self.totals.waits);
-        let _waiter = Waiter::new(&shelf.waiting);
-        Arc::clone(&shelf.permits).acquire_owned().await.ok()
+        let _waiter = Waiter::new(&node_pool.waiting);
+        Arc::clone(&node_pool.permits).acquire_owned().await.ok()
     }
 
     pub(crate) fn stats(&self) -> PoolStats {
         let mut nodes: Vec<_> = self
-            .shelves
+            .node_pools
             .lock()
             .iter()
-            .map(|((node, role), shelf)| shelf.stats(node, *role, self.max_per_node))
+            .map(|((node, role), node_pool)| node_pool.stats(node, *role, self.max_per_node))
             .collect();
         nodes.sort_by(|a, b| a.node.cmp(&b.node));
         let PoolTotals { leases, waits, connects, connect_failures } = &self.totals;
@@ -162,25 +162,25 @@ impl Pool {
         }
     }
 
-    /// Borrows a connection for one carriage. Finding one takes no longer than any command may take, however long the
-    /// carriage may.
-    pub(crate) async fn carry(
+    /// Borrows a connection for one submission. Finding one takes no longer than any command may take, however long the
+    /// submission may.
+    pub(crate) async fn run(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
-        carriage: Carriage,
+        submission: Submission,
         config: &Config,
         out: &Out,
     ) -> Outcome {
         let since = Instant::now();
         let exchanged = async {
-            let mut lease = self.lease(lane, carriage.timeout.or(config.command_timeout)).await?;
-            let remaining = carriage.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
-            lease.exchange(out, carriage.replies, remaining).await
+            let mut lease = self.lease(lane, submission.timeout.or(config.command_timeout)).await?;
+            let remaining = submission.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
+            lease.exchange(out, submission.replies, remaining).await
         };
         match exchanged.await {
             Ok(mut values) => {
-                values.drain(..carriage.skip as usize);
-                match carriage.kind {
+                values.drain(..submission.skip as usize);
+                match submission.kind {
                     Kind::One => Outcome::One(values.pop().unwrap_or(Value::Null)),
                     Kind::Many => Outcome::Many(values),
                 }
@@ -189,11 +189,11 @@ impl Pool {
         }
     }
 
-    /// As [`carry`](Self::carry), by a new connection that has no database, and is not kept.
+    /// As [`run`](Self::run), by a new connection that has no database, and is not kept.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
-    pub(crate) async fn carry_bare(&self, lane: &Arc<Lane>, carriage: Carriage, out: &Out) -> Outcome {
+    pub(crate) async fn run_bare(&self, lane: &Arc<Lane>, submission: Submission, out: &Out) -> Outcome {
         let since = Instant::now();
         let mut stage = TimeoutStage::Connecting;
         let work = async {
@@ -203,35 +203,35 @@ impl Pool {
             })?;
             stage = TimeoutStage::Sent;
             link.send(out.contiguous(Default::default()).unwrap_or_default()).await?;
-            link.receive(carriage.replies).await
+            link.receive(submission.replies).await
         };
-        let kind = match bounded(carriage.timeout, work).await {
+        let kind = match bounded(submission.timeout, work).await {
             Some(Ok(mut values)) => return Outcome::One(values.pop().unwrap_or(Value::Null)),
             Some(Err(kind)) => kind,
-            None => overdue(since, carriage.timeout, stage),
+            None => overdue(since, submission.timeout, stage),
         };
         let (ran, sent_bytes) = match stage {
             TimeoutStage::Sent => (Ran::MaybeExecuted, out.len()),
             _ => (Ran::NotSent, 0),
         };
-        Outcome::Failed(Box::new(Failure { kind, ran, replies: Vec::new(), sent_bytes }))
+        Outcome::Failed(Box::new(SubmissionError { kind, ran, replies: Vec::new(), sent_bytes }))
     }
 
-    /// As [`carry`](Self::carry), of one command whose reply goes to `sink` if it is a string. The reply is given,
+    /// As [`run`](Self::run), of one command whose reply goes to `sink` if it is a string. The reply is given,
     /// otherwise its size.
-    pub(crate) async fn carry_into(
+    pub(crate) async fn run_into(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
-        carriage: Carriage,
+        submission: Submission,
         config: &Config,
         out: &Out,
         sink: &mut Sink<'_>,
     ) -> Outcome {
         let since = Instant::now();
         let copied = async {
-            let mut lease = self.lease(lane, carriage.timeout.or(config.command_timeout)).await?;
-            let remaining = carriage.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
-            lease.copy(out, carriage.skip, remaining, config.command_timeout, sink).await
+            let mut lease = self.lease(lane, submission.timeout.or(config.command_timeout)).await?;
+            let remaining = submission.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
+            lease.copy(out, submission.skip, remaining, config.command_timeout, sink).await
         };
         match copied.await {
             Ok(value) => Outcome::One(value),
@@ -239,13 +239,13 @@ impl Pool {
         }
     }
 
-    fn shelf(&self, lane: &Lane) -> Arc<Shelf> {
-        let mut shelves = self.shelves.lock();
-        let shelf = shelves.entry((lane.address(), lane.role())).or_insert_with(|| {
+    fn node_pool(&self, lane: &Lane) -> Arc<NodePool> {
+        let mut node_pools = self.node_pools.lock();
+        let node_pool = node_pools.entry((lane.address(), lane.role())).or_insert_with(|| {
             let permits = Arc::new(Semaphore::new(self.max_per_node));
-            Arc::new(Shelf { permits, idle: Mutex::default(), waiting: AtomicUsize::new(0) })
+            Arc::new(NodePool { permits, idle: Mutex::default(), waiting: AtomicUsize::new(0) })
         });
-        Arc::clone(shelf)
+        Arc::clone(node_pool)
     }
 
     /// No new leases; those that there are may end.
@@ -254,7 +254,7 @@ impl Pool {
         if let Some(reaper) = self.reaper.lock().take() {
             reaper.abort();
         }
-        self.shelves.lock().clear();
+        self.node_pools.lock().clear();
     }
 
     /// Ends what is still waiting.
@@ -268,13 +268,13 @@ impl Pool {
         let _ = self.leased.subscribe().wait_for(|&count| count == 0).await;
     }
 
-    fn put(self: &Arc<Self>, shelf: &Shelf, link: Link) {
+    fn put(self: &Arc<Self>, node_pool: &NodePool, link: Link) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let phase = self.phase.borrow();
         if *phase != Phase::Open {
             return;
         }
-        shelf.idle.lock().push(Idle { link, since: Instant::now() });
+        node_pool.idle.lock().push(Idle { link, since: Instant::now() });
         let mut reaper = self.reaper.lock();
         // It is begun again if the runtime of the one before was shut down.
         if reaper.as_ref().is_none_or(AbortHandle::is_finished) {
@@ -285,14 +285,14 @@ impl Pool {
     /// Closes what has been idle for long. False: nothing is idle any more.
     fn discard_old(&self, now: Instant) -> bool {
         let mut reaper = self.reaper.lock();
-        let mut shelves = self.shelves.lock();
+        let mut node_pools = self.node_pools.lock();
         let mut is_any_left = false;
-        shelves.retain(|_, shelf| {
-            let mut idle = shelf.idle.lock();
+        node_pools.retain(|_, node_pool| {
+            let mut idle = node_pool.idle.lock();
             idle.retain(|idle| now.saturating_duration_since(idle.since) < MAX_IDLE);
             is_any_left |= !idle.is_empty();
-            // A shelf whose connections are all gone goes, too: nodes come and go.
-            !idle.is_empty() || shelf.permits.available_permits() < self.max_per_node
+            // The pool of a node whose connections are all gone goes, too: nodes come and go.
+            !idle.is_empty() || node_pool.permits.available_permits() < self.max_per_node
         });
         if !is_any_left {
             *reaper = None;
@@ -320,7 +320,7 @@ async fn reap(pool: Weak<Pool>) {
     }
 }
 
-impl Shelf {
+impl NodePool {
     /// The connection that was used last, if it is still there, with the newest credentials.
     ///
     /// # Cancel safety
@@ -397,7 +397,7 @@ mod tests {
         let server = Server::start().unwrap();
         let core = Core::new(
             Config::standalone(NodeAddress::tcp("127.0.0.1", server.port())),
-            &crate::node::Outfit::default(),
+            &crate::node::LaneOptions::default(),
         );
         (server, core)
     }
@@ -407,7 +407,7 @@ mod tests {
     }
 
     fn idle(pool: &Pool) -> usize {
-        pool.shelves.lock().values().map(|shelf| shelf.idle.lock().len()).sum()
+        pool.node_pools.lock().values().map(|node_pool| node_pool.idle.lock().len()).sum()
     }
 
     #[tokio::test]
@@ -422,7 +422,7 @@ mod tests {
         let now = Instant::now();
         assert!(pool.discard_old(now));
         assert!(!pool.discard_old(now + MAX_IDLE));
-        assert!(pool.reaper.lock().is_none() && pool.shelves.lock().is_empty());
+        assert!(pool.reaper.lock().is_none() && pool.node_pools.lock().is_empty());
     }
 
     #[tokio::test]

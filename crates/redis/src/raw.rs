@@ -1,8 +1,8 @@
 //! For programs that pass commands and replies on, such as a proxy: commands that are encoded already, and replies that
 //! nobody reads.
 //!
-//! A [`RawClient`] has the lanes, the map, the retries and the deadlines of a [`Client`]; it only leaves the replies as
-//! they came. A [`NodeStream`] is one connection after its handshake, and nothing more.
+//! A [`RawClient`] has the lanes, the topology, the retries and the deadlines of a [`Client`]; it only leaves the
+//! replies as they came. A [`NodeStream`] is one connection after its handshake, and nothing more.
 
 mod budget;
 
@@ -22,10 +22,10 @@ use crate::dedicated::Dedicated;
 use crate::error::Error;
 use crate::follow;
 use crate::net::out::Out;
-use crate::node::{Outfit, Replies};
-use crate::parcel::{Errand, Parcel};
+use crate::node::{LaneOptions, Replies};
 use crate::proto::slot::Slot;
 use crate::reply::Value;
+use crate::request::{Payload, Request};
 use crate::route::Route;
 pub use crate::stream::{NodeKind, NodeStream};
 pub use budget::ReplyBudget;
@@ -81,10 +81,10 @@ impl RawClient {
     }
 
     fn of(config: Config, budget: Option<Arc<ReplyBudget>>) -> Result<Self, Error> {
-        let outfit = Outfit { replies: Replies::PassThrough(budget), ..Outfit::default() };
+        let lane_options = LaneOptions { replies: Replies::PassThrough(budget), ..LaneOptions::default() };
         // What is passed on keeps its order.
         let config = Config { large_bytes: None, ..config };
-        Ok(Self { client: Client::of(Core::new(config, &outfit)) })
+        Ok(Self { client: Client::of(Core::new(config, &lane_options)) })
     }
 
     /// Takes `bytes` as the encoded form of `command`, if that is a command for [`batch`](Self::batch): it does not
@@ -108,8 +108,8 @@ impl RawClient {
     /// Dropping the future before the commands were written means that they are never sent; later, that their replies
     /// are discarded.
     pub async fn batch(&self, commands: &[Encoded<'_>]) -> Vec<Result<Bytes, Error>> {
-        let errands: Vec<Errand<'_, '_>> = commands.iter().map(Encoded::errand).collect();
-        let replies = batch::run(self.client.core(), &errands, CallOptions::of(&self.client)).await;
+        let requests: Vec<Request<'_, '_>> = commands.iter().map(Encoded::request).collect();
+        let replies = batch::run(self.client.core(), &requests, CallOptions::of(&self.client)).await;
         replies.into_iter().map(|reply| reply.map(frame)).collect()
     }
 
@@ -140,13 +140,13 @@ impl RawClient {
         Ok(RawConnection { dedicated: self.client.dedicated_on(route).await? })
     }
 
-    /// The primaries, in the order of their first slots; none while the map is not known.
+    /// The primaries, in the order of their first slots; none while the topology is not known.
     #[must_use]
     pub fn primaries(&self) -> Vec<NodeAddress> {
         self.client.core().primaries().iter().map(|(lane, _)| lane.address()).collect()
     }
 
-    /// Asks for the map of the cluster anew, in the background.
+    /// Asks for the topology of the cluster anew, in the background.
     pub fn refresh(&self) {
         self.client.core().want_refresh(crate::proto::retry::Refresh::Soon);
     }
@@ -161,8 +161,8 @@ impl RawClient {
 }
 
 impl<'p> Encoded<'p> {
-    fn errand<'a>(&self) -> Errand<'p, 'a> {
-        Parcel::Encoded { spec: self.spec, slot: self.slot, bytes: self.bytes }.usual()
+    fn request<'a>(&self) -> Request<'p, 'a> {
+        Payload::Encoded { spec: self.spec, slot: self.slot, bytes: self.bytes }.usual()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Ran};
 use crate::finder::Finder;
 use crate::net::connect::Purpose;
 use crate::net::lane::{self, Lane, Watch};
-use crate::node::{self, Node, Outfit};
+use crate::node::{self, LaneOptions, Node};
 use crate::proto::handshake::ServerInfo;
 use crate::proto::slot::Slot;
 use crate::proto::topology::Role;
@@ -29,7 +29,7 @@ pub(crate) struct Single {
     primary: Node,
     /// `None`: all reads go to the primary.
     replicas: Option<Replicas>,
-    outfit: Outfit,
+    lane_options: LaneOptions,
     /// Watches the Sentinels.
     watcher: Mutex<Watcher>,
 }
@@ -95,14 +95,18 @@ impl Found {
 }
 
 impl Single {
-    pub(crate) fn new(config: &Arc<Config>, outfit: &Outfit) -> Arc<Self> {
+    pub(crate) fn new(config: &Arc<Config>, lane_options: &LaneOptions) -> Arc<Self> {
         let finder = Arc::new(Finder::new(config));
-        let found = Arc::new(Found { single: OnceLock::new(), also: Arc::clone(&outfit.watch) });
-        let primary = Node::primary(&finder, &Outfit { watch: Arc::clone(&found) as Arc<dyn Watch>, ..outfit.clone() });
+        let found = Arc::new(Found { single: OnceLock::new(), also: Arc::clone(&lane_options.watch) });
+        let primary = Node::primary(
+            &finder,
+            &LaneOptions { watch: Arc::clone(&found) as Arc<dyn Watch>, ..lane_options.clone() },
+        );
         let is_without = config.read_from == ReadFrom::OnlyReplicas;
         let has_replicas = config.servers.len() > 1 || finder.sentinels().is_some() || is_without;
         let replicas = (config.read_from != ReadFrom::Primary && has_replicas).then(Replicas::default);
-        let single = Arc::new(Self { finder, primary, replicas, outfit: outfit.clone(), watcher: Mutex::default() });
+        let single =
+            Arc::new(Self { finder, primary, replicas, lane_options: lane_options.clone(), watcher: Mutex::default() });
         let _ = found.single.set(Arc::downgrade(&single));
         single
     }
@@ -201,7 +205,7 @@ impl Single {
     fn replica(&self, address: &NodeAddress) -> Node {
         let config = self.finder.config();
         let settings = node::settings(config, lane::WhenDown::Fail, Role::Replica);
-        Node::new(config, address, Purpose::Replica, &settings, &self.outfit)
+        Node::new(config, address, Purpose::Replica, &settings, &self.lane_options)
     }
 
     /// Begins to watch the Sentinels, if there are any and that was not begun.

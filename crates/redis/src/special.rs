@@ -26,18 +26,18 @@ use crate::config::NodeAddress;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Misuse, PartialFailure, Ran};
 use crate::follow::{self, Line};
-use crate::net::lane::Failure;
-use crate::parcel::{Errand, Parcel};
+use crate::net::lane::SubmissionError;
 use crate::pool::Lease;
 use crate::proto::aggregate::{AggregateError, Cause, aggregate};
 use crate::proto::retry::Refresh;
 use crate::proto::slot::Slot;
 use crate::proto::split::{self, Split};
 use crate::reply::Value;
+use crate::request::{Payload, Request};
 use crate::route::{NodeReply, Route, Way};
 
-/// How long to wait for the map of a cluster before looking again.
-pub(crate) const MAP_PAUSE: Duration = Duration::from_millis(50);
+/// How long to wait for the topology of a cluster before looking again.
+pub(crate) const TOPOLOGY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs such a command, or any on the way that its caller chose.
 pub(crate) async fn run(
@@ -107,22 +107,22 @@ pub(crate) async fn lease(client: &Client, route: &Route, options: CallOptions) 
     let way = way(core, &nothing, route)?;
     let since = Instant::now();
     loop {
-        let map_version = core.map_version();
+        let topology_version = core.topology_version();
         let remaining = || options.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
         let error = match core.lane_by(&way, &UNKNOWN, None) {
             Ok(lane) => match core.pool().lease(&lane, remaining()).await {
                 Ok(lease) => return Ok(lease),
-                Err(Failure { kind, ran, .. }) => Error::new(kind, ran, NAME).at(lane.node()),
+                Err(SubmissionError { kind, ran, .. }) => Error::new(kind, ran, NAME).at(lane.node()),
             },
             Err(error) => error,
         };
-        // A node that cannot be reached may be replaced by another, and one without a map gets one.
+        // A node that cannot be reached may be replaced by another, and one without a topology gets one.
         let is_hopeless = !matches!(error.kind(), ErrorKind::Cluster(_) | ErrorKind::Connect(_));
         if is_hopeless || remaining() == Some(Duration::ZERO) {
             return Err(error);
         }
         core.want_refresh(Refresh::Urgent);
-        core.pause_or_new_map(MAP_PAUSE, Refresh::Urgent, map_version).await;
+        core.pause_or_new_topology(TOPOLOGY_PAUSE, Refresh::Urgent, topology_version).await;
     }
 }
 
@@ -150,16 +150,16 @@ fn left(options: CallOptions, since: Instant) -> CallOptions {
 
 /// A command for one node.
 async fn one(core: &Core, command: &Command<'_>, way: Way, options: CallOptions) -> Result<Value, Error> {
-    let errand = Errand { parcel: Parcel::Command(command), way };
+    let request = Request { payload: Payload::Command(command), way };
     match blocking::wait_of(command) {
         Some(wait) => {
             let options = wait.bound(options, core.config().command_timeout);
-            follow::begin(core, &errand, options, Instant::now(), Line::Own).await
+            follow::begin(core, &request, options, Instant::now(), Line::Own).await
         }
         None if command.spec().flags.has(Flags::WHILE_BUSY) => {
-            follow::begin(core, &errand, options, Instant::now(), Line::Bare).await
+            follow::begin(core, &request, options, Instant::now(), Line::Bare).await
         }
-        None => follow::begin(core, &errand, options, Instant::now(), Line::Shared).await,
+        None => follow::begin(core, &request, options, Instant::now(), Line::Shared).await,
     }
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn way(core: &Core, command: &Command<'_>, route: &Route) -> Result<W
         Route::Primary(slot) => Way::Primary(Some(*slot)),
         Route::Node(address) => Way::Node(core.lane_to(address, command.spec())?),
         Route::Replica(slot) => {
-            // Where the map is known and has no replica, waiting brings none.
+            // Where the topology is known and has no replica, waiting brings none.
             if !core.primaries().is_empty() {
                 core.lane_by(&Way::Replica(*slot), command.spec(), None)?;
             }
@@ -229,8 +229,8 @@ async fn random_key(core: &Core, command: &Command<'_>, options: CallOptions) ->
 
 /// A command whose keys are in several slots: one command for each slot, all at once.
 async fn parts(core: &Core, command: &Command<'_>, split: Split<'_>, options: CallOptions) -> Result<Value, Error> {
-    let errands: Vec<_> = split.parts.iter().map(|part| Parcel::Command(&part.command).usual()).collect();
-    let replies = batch::run(core, &errands, options).await;
+    let requests: Vec<_> = split.parts.iter().map(|part| Payload::Command(&part.command).usual()).collect();
+    let replies = batch::run(core, &requests, options).await;
     join(split, replies, command.name())
 }
 
@@ -306,8 +306,8 @@ async fn everywhere(
     if command.spec().flags.has(Flags::WHILE_BUSY) {
         return all(targets.iter().map(|(_, way)| one(core, command, way.clone(), options)).collect()).await;
     }
-    let errand = |(_, way): &(NodeAddress, Way)| Errand { parcel: Parcel::Command(command), way: way.clone() };
-    batch::run(core, &targets.iter().map(errand).collect::<Vec<_>>(), options).await
+    let request = |(_, way): &(NodeAddress, Way)| Request { payload: Payload::Command(command), way: way.clone() };
+    batch::run(core, &targets.iter().map(request).collect::<Vec<_>>(), options).await
 }
 
 /// Awaits all of them at once.
@@ -325,8 +325,8 @@ async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     waiting.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// Who is to be asked; waits for the map if it is not known yet. A primary is asked for by one of its slots, so that a
-/// replica that is promoted meanwhile takes its place.
+/// Who is to be asked; waits for the topology if it is not known yet. A primary is asked for by one of its slots, so
+/// that a replica that is promoted meanwhile takes its place.
 async fn targets(
     core: &Core,
     command: &Command<'_>,
@@ -335,7 +335,7 @@ async fn targets(
 ) -> Result<Vec<(NodeAddress, Way)>, Error> {
     let since = Instant::now();
     loop {
-        let map_version = core.map_version();
+        let topology_version = core.topology_version();
         let primary = |slot: Option<Slot>| Way::Primary(slot);
         let found: Vec<_> = match to {
             Everywhere::Primaries => {
@@ -347,13 +347,13 @@ async fn targets(
         if !found.is_empty() {
             return Ok(found);
         }
-        // The router says why there is no map, and whether there will be none.
+        // The router says why there is no topology, and whether there will be none.
         let why = core.lane_of(command.spec(), None).err();
         let is_hopeless = why.as_ref().is_some_and(|why| !matches!(why.kind(), ErrorKind::Cluster(_)));
         if is_hopeless || options.timeout.is_some_and(|timeout| since.elapsed() >= timeout) {
             let no_node = || Error::new(ErrorKind::Cluster("no node is known".into()), Ran::NotSent, command.name());
             return Err(why.unwrap_or_else(no_node));
         }
-        core.pause_or_new_map(MAP_PAUSE, Refresh::Urgent, map_version).await;
+        core.pause_or_new_topology(TOPOLOGY_PAUSE, Refresh::Urgent, topology_version).await;
     }
 }

@@ -23,8 +23,8 @@ pub struct Stats {
     pub redirects_ask: u64,
     /// Commands sent again for other reasons.
     pub retries: u64,
-    /// The cluster's map; `None`: it is no cluster.
-    pub map: Option<MapStats>,
+    /// The cluster's topology; `None`: it is no cluster.
+    pub topology: Option<TopologyStats>,
     /// Connections that are not shared.
     pub pool: PoolStats,
     /// The caches that were made from this client and are still used.
@@ -75,9 +75,9 @@ pub struct PoolNodeStats {
     pub waiting: usize,
 }
 
-/// The map of a cluster at one moment.
+/// The topology of a cluster at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MapStats {
+pub struct TopologyStats {
     /// How often it was asked for, and answered.
     pub refreshes: u64,
     /// How often nobody answered.
@@ -139,8 +139,8 @@ impl fmt::Display for Stats {
         }
         let Self { redirects_moved, redirects_ask, retries, .. } = self;
         write!(f, "redirects {redirects_moved} moved, {redirects_ask} ask; retries {retries}")?;
-        if let Some(MapStats { refreshes, failures, changes, age }) = &self.map {
-            write!(f, "; map refreshed {refreshes} times ({failures} failed), changed {changes} times")?;
+        if let Some(TopologyStats { refreshes, failures, changes, age }) = &self.topology {
+            write!(f, "; topology refreshed {refreshes} times ({failures} failed), changed {changes} times")?;
             if let Some(age) = age {
                 write!(f, ", {:.1} s old", age.as_secs_f64())?;
             }
@@ -235,7 +235,12 @@ mod tests {
             redirects_moved: 3,
             redirects_ask: 1,
             retries: 2,
-            map: Some(MapStats { refreshes: 5, failures: 1, changes: 2, age: Some(Duration::from_millis(12_340)) }),
+            topology: Some(TopologyStats {
+                refreshes: 5,
+                failures: 1,
+                changes: 2,
+                age: Some(Duration::from_millis(12_340)),
+            }),
             pool: PoolStats { leases: 9, waits: 1, connects: 3, ..PoolStats::default() },
             caches: Vec::new(),
         };
@@ -243,7 +248,7 @@ mod tests {
 node                      role     lane  state   commands  waves  inline  queued  in flight      read  written  timeouts  connects  losses  pushes
 10.0.0.1:6379             primary     0     up          7      0       0       0          3     700 B      0 B         0         0       0       0
 cache-2.example.org:6380  replica     0     up  123456789      0       0       0          3  11.5 GiB      0 B         0         0       0       0
-redirects 3 moved, 1 ask; retries 2; map refreshed 5 times (1 failed), changed 2 times, 12.3 s old
+redirects 3 moved, 1 ask; retries 2; topology refreshed 5 times (1 failed), changed 2 times, 12.3 s old
 own connections 0 in use, 0 idle, 0 awaited; lent 9 times (1 after a wait), made 3 (0 failed)";
         assert_eq!(stats.to_string(), expected);
     }

@@ -26,7 +26,7 @@ const NAME: &str = "connect";
 /// in, with its database. The next reply is the one to the next command. It is the caller's alone: no client counts it,
 /// or knows what is sent on it.
 ///
-/// [`NodeStream::open`] needs no client; [`Client::stream`] finds the node by a client's map.
+/// [`NodeStream::open`] needs no client; [`Client::stream`] finds the node by a client's topology.
 #[derive(Debug)]
 pub struct NodeStream {
     node: NodeAddress,
@@ -86,10 +86,10 @@ impl NodeStream {
 
 impl Client {
     /// A connection to the node of `route`, in the protocol of the configuration, by one attempt to connect; where
-    /// there is a cluster, its map is waited for within the command timeout.
+    /// there is a cluster, its topology is waited for within the command timeout.
     ///
     /// # Errors
-    /// No connection can be made, no map is known, or `route` is more than one node.
+    /// No connection can be made, no topology is known, or `route` is more than one node.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
@@ -101,14 +101,14 @@ impl Client {
         let timeout = CallOptions::of(self).timeout;
         let way = special::way(core, &Command::new(&UNKNOWN), &route)?;
         let lane = loop {
-            let map_version = core.map_version();
+            let topology_version = core.topology_version();
             match core.lane_by(&way, &UNKNOWN, None) {
                 Ok(lane) => break lane,
                 Err(error) if matches!(error.kind(), ErrorKind::Rejected(_) | ErrorKind::Connect(_)) => {
                     return Err(error);
                 }
                 Err(error) if timeout.is_some_and(|timeout| since.elapsed() >= timeout) => return Err(error),
-                Err(_) => core.pause_or_new_map(special::MAP_PAUSE, Refresh::Urgent, map_version).await,
+                Err(_) => core.pause_or_new_topology(special::TOPOLOGY_PAUSE, Refresh::Urgent, topology_version).await,
             }
         };
         let connection = lane.dial_another().await.map_err(|error| {

@@ -39,12 +39,12 @@ use crate::commands::Commands;
 use crate::config::{Config, ProtocolChoice};
 use crate::core::Core;
 use crate::error::{Error, Misuse};
-use crate::follow::{self, Trouble};
-use crate::net::lane::{Carriage, Kind, Lane, Outcome};
-use crate::node::Outfit;
-use crate::parcel::Parcel;
+use crate::follow::{self, Failure};
+use crate::net::lane::{Kind, Lane, Outcome, Submission};
+use crate::node::LaneOptions;
 use crate::proto::slot::Slot;
 use crate::reply::{FromReply, Value};
+use crate::request::Payload;
 use coverage::{Coverage, Start};
 use flights::Flights;
 use store::{Entry, Name, Store};
@@ -108,10 +108,11 @@ impl Cached {
         let store =
             Store::new(config.max_bytes).ok_or_else(|| Misuse::Arguments("a cache cannot have this size".into()))?;
         let coverage = Arc::new(Coverage::new(config.max_bytes));
-        let outfit = Outfit { setup: config.mode.setup(), watch: Arc::clone(&coverage) as _, ..Outfit::default() };
+        let lane_options =
+            LaneOptions { setup: config.mode.setup(), watch: Arc::clone(&coverage) as _, ..LaneOptions::default() };
         // A kept reply belongs to one connection.
         let client = Config { protocol: ProtocolChoice::Resp3, large_bytes: None, ..client.clone() };
-        let client = Client::of(Core::new(client, &outfit));
+        let client = Client::of(Core::new(client, &lane_options));
         let (hits, misses, shared) = Default::default();
         Ok(Self {
             cache: Arc::new(Cache {
@@ -205,9 +206,9 @@ impl Cache {
         let Some(key) = command.key_positions().next().and_then(|at| command.arguments().get(at)) else {
             return self.pass(command).await;
         };
-        let seat = self.flights.board(&name, self.coverage.start(&key.to_bytes()));
-        let Some(flight) = seat.flight() else { return self.pass(command).await };
-        if seat.is_joined {
+        let waiter = self.flights.join(&name, self.coverage.start(&key.to_bytes()));
+        let Some(flight) = waiter.flight() else { return self.pass(command).await };
+        if waiter.is_joined {
             self.shared.add_one();
         }
         let asked = flight.reply.get_or_init(|| self.fill(&command, &name, flight.start, Command::slot_of(key), since));
@@ -225,36 +226,36 @@ impl Cache {
         self.misses.add_one();
         let core = self.client.core();
         let options = CallOptions::of(&self.client);
-        let trouble = match core.lane_for(command) {
+        let failure = match core.lane_for(command) {
             Ok(lane) => match self.ask(&lane, command, remaining(options.timeout, since)).await {
                 Ok(value) => {
                     self.keep(name, &value, start, lane, slot);
                     return Ok(value);
                 }
-                Err(trouble) => trouble,
+                Err(failure) => failure,
             },
-            Err(error) => Trouble::NoRoute(error),
+            Err(error) => Failure::NoRoute(error),
         };
         // Redirects, a lost connection, a full lane: the reply is had in the ordinary way, and the next call may keep
         // it.
-        follow::follow(core, &Parcel::Command(command).usual(), options, trouble, since).await
+        follow::follow(core, &Payload::Command(command).usual(), options, failure, since).await
     }
 
     /// Has `lane` run the command tracked.
-    async fn ask(&self, lane: &Arc<Lane>, command: &Command<'_>, timeout: Option<Duration>) -> Result<Value, Trouble> {
+    async fn ask(&self, lane: &Arc<Lane>, command: &Command<'_>, timeout: Option<Duration>) -> Result<Value, Failure> {
         let is_opt_in = self.config.mode == CacheMode::OptIn;
         // Both replies: where CACHING is refused, nothing would tell when the key changes.
-        let carriage = match is_opt_in {
-            true => Carriage { replies: 2, skip: 0, kind: Kind::Many, timeout },
-            false => Carriage { replies: 1, skip: 0, kind: Kind::One, timeout },
+        let submission = match is_opt_in {
+            true => Submission { replies: 2, skip: 0, kind: Kind::Many, timeout },
+            false => Submission { replies: 1, skip: 0, kind: Kind::One, timeout },
         };
-        let submitted = lane.submit(carriage, None, |out| {
+        let submitted = lane.submit(submission, None, |out| {
             if is_opt_in {
                 out.page().extend_from_slice(CACHING);
             }
             command.encode(out);
         });
-        let refused = |refused| Trouble::Refused(Arc::clone(lane), Arc::new(refused));
+        let refused = |refused| Failure::Refused(Arc::clone(lane), Arc::new(refused));
         let (outcome, _) = Flight::new(Arc::clone(lane), submitted.map_err(refused)?).outcome().await;
         let value = match outcome {
             Outcome::One(value) => value,
@@ -265,10 +266,10 @@ impl Cache {
                     _ => reply,
                 }
             }
-            Outcome::Failed(failure) => return Err(Trouble::Outcome(Arc::clone(lane), Outcome::Failed(failure))),
+            Outcome::Failed(failure) => return Err(Failure::Outcome(Arc::clone(lane), Outcome::Failed(failure))),
         };
         match value {
-            Value::Error(_) | Value::TooDeep => Err(Trouble::Outcome(Arc::clone(lane), Outcome::One(value))),
+            Value::Error(_) | Value::TooDeep => Err(Failure::Outcome(Arc::clone(lane), Outcome::One(value))),
             value => Ok(value),
         }
     }

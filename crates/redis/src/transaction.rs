@@ -17,10 +17,10 @@ use crate::error::{Error, Misuse, Ran};
 use crate::follow::{self, Line};
 use crate::metrics::{Observed, batch_name};
 use crate::net::out::Out;
-use crate::parcel::Parcel;
 use crate::pipeline::{PipelineId, Queued, Replies};
 use crate::proto::slot::Slot;
 use crate::reply::{FromReply, Value};
+use crate::request::Payload;
 
 /// Commands that run together: all of them or none, with no other command between them.
 ///
@@ -185,8 +185,8 @@ impl<'a> Transaction<'a> {
 }
 
 async fn shared(client: &Client, sealed: &Sealed, options: CallOptions) -> Result<Vec<Value>, Error> {
-    let errand = Parcel::Transaction(sealed).usual();
-    match follow::begin(client.core(), &errand, options, Instant::now(), Line::Shared).await? {
+    let request = Payload::Transaction(sealed).usual();
+    match follow::begin(client.core(), &request, options, Instant::now(), Line::Shared).await? {
         Value::Array(values) => Ok(values),
         other => Ok(vec![other]),
     }

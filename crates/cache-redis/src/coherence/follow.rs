@@ -56,7 +56,7 @@ async fn begin(shared: &Shared, history: &mut History) -> Result<Dedicated, Erro
     let applied = history.applied();
     if applied > 0 {
         let last = log::id(applied);
-        let found: Vec<StreamEntry> = connection.xrange(key, &*last, &*last).of().await?;
+        let found: Vec<StreamEntry> = connection.xrange(key, &*last, &*last).read_as().await?;
         if !found.is_empty() {
             // A replica that has it has all before it.
             let newer = read_from(&mut connection, key, applied).await?;
@@ -100,7 +100,7 @@ async fn read_from(connection: &mut Dedicated, key: &str, number: u64) -> Result
     let mut all = Vec::new();
     let mut from = if number == 0 { "-".to_owned() } else { log::id(number + 1) };
     loop {
-        let page: Vec<StreamEntry> = connection.xrange_count(key, &*from, "+", PAGE).of().await?;
+        let page: Vec<StreamEntry> = connection.xrange_count(key, &*from, "+", PAGE).read_as().await?;
         let is_last = page.len() < PAGE as usize;
         all.extend(page);
         match all.last().and_then(|last| log::number(&last.id)) {

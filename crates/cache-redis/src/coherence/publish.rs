@@ -90,13 +90,13 @@ async fn nodes(
     names: &log::Names,
     number: u64,
 ) -> Result<(Vec<String>, Vec<String>), Error> {
-    let all: Vec<String> = client.smembers(&*names.nodes).of().await?;
+    let all: Vec<String> = client.smembers(&*names.nodes).read_as().await?;
     let (mut applied, mut late) = (Vec::new(), Vec::new());
     if all.is_empty() {
         return Ok((applied, late));
     }
     let numbers: Vec<Option<u64>> =
-        client.mget(all.iter().map(|name| names.node(name)).collect::<Vec<_>>()).of().await?;
+        client.mget(all.iter().map(|name| names.node(name)).collect::<Vec<_>>()).read_as().await?;
     for (name, has) in all.into_iter().zip(numbers) {
         let people = name.rsplit_once(':').map_or(name.clone(), |(people, _)| people.to_owned());
         match has {

@@ -175,7 +175,7 @@ impl Tier {
     }
 
     async fn value(&self, name: &str) -> Result<Option<Bytes>, Error> {
-        self.client.get(name).of::<Option<Bytes>>().await
+        self.client.get(name).read_as::<Option<Bytes>>().await
     }
 
     /// The response with its body, wherever that is.

@@ -1,5 +1,5 @@
-//! The task that keeps a cluster's map: asks some nodes at once, compares their views, installs the one that most agree
-//! on.
+//! The task that keeps a cluster's topology: asks some nodes at once, compares their views, installs the one that most
+//! agree on.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -47,10 +47,10 @@ pub(super) async fn run(cluster: Weak<Cluster>) {
     }
 }
 
-/// Asks some sources at once for the map, others if those fail or are silent.
+/// Asks some sources at once for the topology, others if those fail or are silent.
 ///
 /// # Errors
-/// Nobody gave a map. It is final if none of the sources will: wrong credentials, no support of clusters.
+/// Nobody gave a topology. It is final if none of the sources will: wrong credentials, no support of clusters.
 async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -> Result<Consensus, DialError> {
     let mut sources = sources.into_iter();
     let mut asked = JoinSet::new();
@@ -131,8 +131,8 @@ fn is_refused_for_good(answer: &Value) -> bool {
 impl Cluster {
     /// Whom to ask, and how many of them at once.
     fn sources(&self) -> (Vec<NodeAddress>, usize) {
-        let known: Vec<NodeAddress> = match self.map.load().as_deref() {
-            Some(map) => map.topology.nodes().iter().map(|node| node.announced.clone()).collect(),
+        let known: Vec<NodeAddress> = match self.live.load().as_deref() {
+            Some(live) => live.topology.nodes().iter().map(|node| node.announced.clone()).collect(),
             None => Vec::new(),
         };
         let (mut sources, parallel) = {
@@ -148,8 +148,8 @@ impl Cluster {
 
     /// The replicas of primaries that are lost, as far as is known.
     fn heirs(&self) -> Vec<NodeAddress> {
-        let map = self.map.load();
-        let Some(topology) = map.as_deref().map(|map| &map.topology) else { return Vec::new() };
+        let live = self.live.load();
+        let Some(topology) = live.as_deref().map(|live| &live.topology) else { return Vec::new() };
         let address = |index| topology.node(index).map(|node| &node.announced);
         let is_lost = |primary: Option<_>| primary.and_then(address).is_some_and(|address| self.is_suspect(address));
         let orphans = topology.shards().iter().filter(|shard| is_lost(shard.primary));
@@ -175,7 +175,7 @@ impl Cluster {
                 }
             }
             Err(problem) => {
-                tracing::debug!(problem = &*problem.text, "the cluster's map could not be refreshed");
+                tracing::debug!(problem = &*problem.text, "the cluster's topology could not be refreshed");
                 let mut task = self.task.lock();
                 task.failures += 1;
                 task.problem = Some(problem);

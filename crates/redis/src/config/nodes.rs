@@ -73,13 +73,13 @@ pub enum AddressMap {
 /// From an announced address to the one to dial.
 pub type AddressFunction = dyn Fn(&NodeAddress) -> Option<NodeAddress> + Send + Sync;
 
-/// How redirects are followed and the map of slots is kept.
+/// How redirects are followed and the topology is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// Redirects of one command. After the first two, each is preceded by a pause of up to 200 ms, in which the map is
-    /// asked for. Default: 64, which take about ten seconds: mostly the command's deadline comes first.
+    /// Redirects of one command. After the first two, each is preceded by a pause of up to 200 ms, in which the
+    /// topology is asked for. Default: 64, which take about ten seconds: mostly the command's deadline comes first.
     pub max_redirects: u32,
-    /// Least time between two refreshes of the map. Default: 1 s.
+    /// Least time between two refreshes of the topology. Default: 1 s.
     pub refresh_min_interval: Duration,
     /// Time between refreshes that nothing asked for. Default: 60 s; `None`: only when something is amiss.
     pub refresh_interval: Option<Duration>,

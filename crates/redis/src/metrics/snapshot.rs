@@ -50,10 +50,10 @@ impl Stats {
         add("pilotlight.redis.retries", "{retry}", None, self.retries);
         add("pilotlight.redis.pool.leases", "{lease}", None, self.pool.leases);
         add("pilotlight.redis.pool.waits", "{wait}", None, self.pool.waits);
-        if let Some(map) = &self.map {
-            add("pilotlight.redis.map.refreshes", "{refresh}", Some(("result", "success")), map.refreshes);
-            add("pilotlight.redis.map.refreshes", "{refresh}", Some(("result", "failure")), map.failures);
-            add("pilotlight.redis.map.changes", "{change}", None, map.changes);
+        if let Some(topology) = &self.topology {
+            add("pilotlight.redis.topology.refreshes", "{refresh}", Some(("result", "success")), topology.refreshes);
+            add("pilotlight.redis.topology.refreshes", "{refresh}", Some(("result", "failure")), topology.failures);
+            add("pilotlight.redis.topology.changes", "{change}", None, topology.changes);
         }
         self.caches.iter().enumerate().for_each(|(number, cache)| of_cache(&mut metrics, number, cache));
         metrics

@@ -34,7 +34,7 @@ use crate::proto::handshake::ServerInfo;
 use crate::proto::topology::Role;
 pub(crate) use silence::{MAX_SILENCE, Sign};
 pub use state::Counters;
-pub(crate) use state::{Carriage, Failure, Kind, Outcome, Ticket};
+pub(crate) use state::{Kind, Outcome, Submission, SubmissionError, Ticket};
 use state::{Oldest, State};
 
 /// Most bytes that a caller writes by itself: it holds the lane's lock meanwhile.
@@ -343,13 +343,13 @@ impl Lane {
     #[inline]
     pub(crate) fn submit(
         self: &Arc<Self>,
-        carriage: Carriage,
+        submission: Submission,
         waker: Option<&Waker>,
         encode: impl FnOnce(&mut Out),
     ) -> Result<Ticket, Refused> {
         let shared = self.shared.lock();
         let limit_bytes = shared.limit_bytes;
-        self.accept(shared, limit_bytes, carriage, waker, encode)
+        self.accept(shared, limit_bytes, submission, waker, encode)
     }
 
     #[inline]
@@ -357,7 +357,7 @@ impl Lane {
         self: &Arc<Self>,
         mut shared: MutexGuard<'_, Shared>,
         limit_bytes: usize,
-        carriage: Carriage,
+        submission: Submission,
         waker: Option<&Waker>,
         encode: impl FnOnce(&mut Out),
     ) -> Result<Ticket, Refused> {
@@ -372,11 +372,11 @@ impl Lane {
             shared = self.make_room(shared)?;
         }
         let was_idle = shared.state.is_idle();
-        shared.state.advance_for(carriage.timeout, was_idle);
-        let ticket = shared.state.submit(carriage, waker.cloned(), encode);
+        shared.state.advance_for(submission.timeout, was_idle);
+        let ticket = shared.state.submit(submission, waker.cloned(), encode);
         // Alone on an idle lane, the caller writes by itself: no task is woken for it. Where callers come in crowds
         // that would cut up their wave. What has no time left is not sent.
-        let has_time = carriage.timeout != Some(Duration::ZERO);
+        let has_time = submission.timeout != Some(Duration::ZERO);
         let is_written = was_idle && has_time && shared.state.last_batch <= 1 && shared.write_inline();
         let driver = if is_written && shared.ticking { None } else { shared.driver.take() };
         if let Some(runtime) = runtime {

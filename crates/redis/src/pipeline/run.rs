@@ -11,9 +11,9 @@ use crate::batch;
 use crate::call::CallOptions;
 use crate::client::Client;
 use crate::error::{Error, Ran, TimeoutReport, TimeoutStage};
-use crate::parcel::{Errand, Parcel};
 use crate::proto::split::Split;
 use crate::reply::Value;
+use crate::request::{Payload, Request};
 use crate::special;
 
 type Reply = Result<Value, Error>;
@@ -33,8 +33,8 @@ pub(super) async fn all(client: &Client, pipeline: &Pipeline<'_>) -> Vec<Option<
                 replies.push(Some(special::run(client, command, None, options).await));
             }
             (_, Ok(options)) => {
-                let errands = batch.errands(&rest[..run], bytes);
-                let done = batch::run(client.core(), &errands, options).await;
+                let requests = batch.requests(&rest[..run], bytes);
+                let done = batch::run(client.core(), &requests, options).await;
                 batch.settle(&rest[..run], done, &mut replies);
             }
         }
@@ -68,24 +68,24 @@ impl<'a> Batch<'a> {
         Self { length, splits }
     }
 
-    fn errands<'p>(&'p self, items: &'p [Item<'a>], bytes: &'p [u8]) -> Vec<Errand<'p, 'a>> {
+    fn requests<'p>(&'p self, items: &'p [Item<'a>], bytes: &'p [u8]) -> Vec<Request<'p, 'a>> {
         let mut splits = self.splits.iter();
-        let mut errands = Vec::with_capacity(items.len());
+        let mut requests = Vec::with_capacity(items.len());
         for item in items {
             match item {
                 Item::Encoded { spec, slot, range } => {
-                    errands.push(Parcel::Encoded { spec, slot: *slot, bytes: &bytes[range.clone()] }.usual());
+                    requests.push(Payload::Encoded { spec, slot: *slot, bytes: &bytes[range.clone()] }.usual());
                 }
                 Item::Whole(_) => {
                     let parts = splits.next().into_iter().flat_map(|(_, split)| &split.parts);
-                    errands.extend(parts.map(|part| Parcel::Command(&part.command).usual()));
+                    requests.extend(parts.map(|part| Payload::Command(&part.command).usual()));
                 }
             }
         }
-        errands
+        requests
     }
 
-    /// The reply of each item from those of its errands.
+    /// The reply of each item from those of its requests.
     fn settle(self, items: &[Item<'a>], done: Vec<Reply>, replies: &mut Vec<Option<Reply>>) {
         let mut done = done.into_iter();
         let mut next = 0;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::link::{Head, Link};
-use super::{Phase, Pool, Shelf, bounded, overdue};
+use super::{NodePool, Phase, Pool, bounded, overdue};
 use crate::copy::Sink;
 use crate::error::{ErrorKind, Ran, ServerError, TimeoutStage};
-use crate::net::lane::{Failure, Lane};
+use crate::net::lane::{Lane, SubmissionError};
 use crate::net::out::Out;
 use crate::proto::retry::{Remedy, row};
 use crate::reply::Value;
@@ -18,7 +18,7 @@ use crate::reply::Value;
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(super) pool: Arc<Pool>,
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) node_pool: Arc<NodePool>,
     pub(super) lane: Arc<Lane>,
     pub(super) node: Arc<str>,
     /// `None`: it was lost, or is in the hands of an exchange.
@@ -73,10 +73,10 @@ impl Lease {
         out: &Out,
         replies: u32,
         timeout: Option<Duration>,
-    ) -> Result<Vec<Value>, Failure> {
+    ) -> Result<Vec<Value>, SubmissionError> {
         let Some(mut link) = self.link.take() else {
             let kind = ErrorKind::Connection("this connection was lost, or given up in the middle of a command".into());
-            return Err(Failure { kind, ran: Ran::NotSent, replies: Vec::new(), sent_bytes: 0 });
+            return Err(SubmissionError { kind, ran: Ran::NotSent, replies: Vec::new(), sent_bytes: 0 });
         };
         let since = Instant::now();
         let mut is_written = false;
@@ -105,10 +105,10 @@ impl Lease {
             None => ErrorKind::Closed,
         };
         let (ran, sent_bytes) = if is_written { (Ran::MaybeExecuted, out.len()) } else { (Ran::NotSent, 0) };
-        Err(Failure { kind, ran, replies: Vec::new(), sent_bytes })
+        Err(SubmissionError { kind, ran, replies: Vec::new(), sent_bytes })
     }
 
-    /// Sends what is encoded, passes over `skip` replies, and hands over the next one, as [`Pool::carry_into`] says.
+    /// Sends what is encoded, passes over `skip` replies, and hands over the next one, as [`Pool::run_into`] says.
     /// `timeout` is for its beginning, `patience` for each piece of it.
     ///
     /// # Cancel safety
@@ -120,10 +120,10 @@ impl Lease {
         timeout: Option<Duration>,
         patience: Option<Duration>,
         sink: &mut Sink<'_>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, SubmissionError> {
         // The first connection is there, as nothing else was done with it.
         let lost = || ErrorKind::Connection("this connection was lost".into());
-        let failed = |kind, ran| Failure { kind, ran, replies: Vec::new(), sent_bytes: 0 };
+        let failed = |kind, ran| SubmissionError { kind, ran, replies: Vec::new(), sent_bytes: 0 };
         let mut link = self.link.take().ok_or_else(|| failed(lost(), Ran::NotSent))?;
         let (since, mut is_written) = (Instant::now(), false);
         let mut phase = self.pool.phase.subscribe();
@@ -186,7 +186,7 @@ impl Lease {
         };
         if values.iter().any(is_bad) {
             self.is_spoilt = true;
-            self.shelf.idle.lock().clear();
+            self.node_pool.idle.lock().clear();
         }
     }
 }
@@ -196,7 +196,7 @@ impl Drop for Lease {
         if let Some(link) = self.link.take()
             && !self.is_spoilt
         {
-            self.pool.put(&self.shelf, link);
+            self.pool.put(&self.node_pool, link);
         }
         if !self.is_endless {
             self.pool.leased.send_modify(|count| *count -= 1);

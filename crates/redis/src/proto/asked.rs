@@ -18,7 +18,7 @@ pub struct Asked<'a> {
     pub address: &'a NodeAddress,
     /// How the connection is secured.
     pub security: Security,
-    /// Applied to every address of an answer, be it a map of slots or a redirect.
+    /// Applied to every address of an answer, be it a topology or a redirect.
     pub map: &'a AddressMap,
 }
 

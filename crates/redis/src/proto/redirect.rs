@@ -86,7 +86,7 @@ impl Redirect {
         matches!(self.kind, RedirectKind::Ask(_))
     }
 
-    /// The slot whose owner it states, to be patched in the map.
+    /// The slot whose owner it states, to be patched in the topology.
     #[must_use]
     pub fn moved(&self) -> Option<Slot> {
         match self.kind {

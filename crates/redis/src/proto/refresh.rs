@@ -1,9 +1,9 @@
-//! When the map of a cluster is asked for again, and whom.
+//! When the topology of a cluster is asked for again, and whom.
 //!
-//! One refresh runs at a time, in the background; commands never wait for it to be allowed. Two paces: a stale map that
-//! commands find their way around (`MOVED`) is renewed at most once in [`RefreshPolicy::min_interval`]; while a node is
-//! gone and commands wait, the pace follows the age of the outage, so that a promotion is seen soon after it happens
-//! without a long outage becoming a storm.
+//! One refresh runs at a time, in the background; commands never wait for it to be allowed. Two paces: a stale topology
+//! that commands find their way around (`MOVED`) is renewed at most once in [`RefreshPolicy::min_interval`]; while a
+//! node is gone and commands wait, the pace follows the age of the outage, so that a promotion is seen soon after it
+//! happens without a long outage becoming a storm.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use fastrand::Rng;
 use super::retry::Refresh;
 use crate::config::NodeAddress;
 
-/// How often the map may be asked for.
+/// How often the topology may be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefreshPolicy {
     /// Shortest time between refreshes that nobody waits for. Default 1 s.
@@ -24,17 +24,17 @@ pub struct RefreshPolicy {
     pub dispute_interval: Duration,
     /// Longest pause while refreshes fail. Default 5 s.
     pub max_backoff: Duration,
-    /// Time after which the map is asked for unasked; sooner after it has changed. Default 60 s; `None`: only on
+    /// Time after which the topology is asked for unasked; sooner after it has changed. Default 60 s; `None`: only on
     /// demand.
     pub interval: Option<Duration>,
     /// How many nodes are asked at once, so that their views can be compared. Default 3.
     pub parallel: usize,
 }
 
-/// After so many disputed maps in a row the pace is the usual one.
+/// After so many disputed topologies in a row the pace is the usual one.
 const MAX_DISPUTES: u32 = 5;
 
-/// What to do now about the map.
+/// What to do now about the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Start a refresh: [`RefreshSchedule::sources`], ask them, then [`RefreshSchedule::finished`].
@@ -48,13 +48,13 @@ pub enum Action {
 /// How a refresh ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// There is a map, and it differs from the old one.
+    /// There is a topology, and it differs from the old one.
     Renewed,
-    /// There is a map, but it says what the old one said: what commands wait for has not happened yet.
+    /// There is a topology, but it says what the old one said: what commands wait for has not happened yet.
     Unchanged,
     /// The same, but not all nodes that were asked say so: a change may be spreading among them.
     Disputed,
-    /// Nobody answered with a map.
+    /// Nobody answered with a topology.
     Failed,
 }
 
@@ -68,18 +68,18 @@ pub struct RefreshSchedule {
     /// When the last refresh ended.
     last: Option<Instant>,
     outage: Option<Outage>,
-    /// When the map became another one.
+    /// When the topology became another one.
     renewed: Option<Instant>,
     failures: u32,
-    /// Disputed maps, one after the other.
+    /// Disputed topologies, one after the other.
     disputes: u32,
     /// Random part of the pauses, drawn anew for each refresh.
     jitter: f64,
-    /// Who was asked since a map was last obtained.
+    /// Who was asked since a topology was last obtained.
     asked: Vec<NodeAddress>,
 }
 
-/// A time in which commands wait for the map to change.
+/// A time in which commands wait for the topology to change.
 #[derive(Debug, Clone, Copy)]
 struct Outage {
     since: Instant,
@@ -87,7 +87,7 @@ struct Outage {
 }
 
 impl RefreshSchedule {
-    /// Without a map yet: the first refresh is due at once.
+    /// Without a topology yet: the first refresh is due at once.
     #[must_use]
     pub fn new(policy: RefreshPolicy, mut rng: Rng) -> Self {
         let jitter = rng.f64();
@@ -106,7 +106,7 @@ impl RefreshSchedule {
         }
     }
 
-    /// Somebody found the map stale. Requests are joined; one that comes while a refresh runs asks for another one
+    /// Somebody found the topology stale. Requests are joined; one that comes while a refresh runs asks for another one
     /// after it.
     pub fn request(&mut self, now: Instant, how: Refresh) {
         self.wanted = self.wanted.max(how);
@@ -135,8 +135,8 @@ impl RefreshSchedule {
     }
 
     /// Whom to ask in the refresh that starts, in this order: known nodes at random, then seeds; those last that were
-    /// asked since the last map. The first [`RefreshPolicy::parallel`] are asked at once, each of the others if one
-    /// before it fails or is silent.
+    /// asked since the last topology. The first [`RefreshPolicy::parallel`] are asked at once, each of the others if
+    /// one before it fails or is silent.
     pub fn sources(&mut self, known: &[NodeAddress], seeds: &[NodeAddress]) -> Vec<NodeAddress> {
         let mut known: Vec<_> = known.iter().collect();
         self.rng.shuffle(&mut known);
@@ -221,7 +221,7 @@ impl RefreshSchedule {
     }
 
     /// A change is seldom the last: a replica that was promoted is followed by one that takes its place, once it has
-    /// the data. So the map is looked at again when it is a second old, two, four, up to the interval.
+    /// the data. So the topology is looked at again when it is a second old, two, four, up to the interval.
     fn unasked(&self, last: Instant) -> Option<Duration> {
         let interval = self.policy.interval?;
         let age = self.renewed.map_or(interval, |renewed| last.saturating_duration_since(renewed));

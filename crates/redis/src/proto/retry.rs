@@ -43,7 +43,7 @@ pub struct Attempt<'a> {
     pub role: Role,
     /// Whom else a read may ask.
     pub readers: Readers,
-    /// Whether there is a map to be refreshed.
+    /// Whether there is a topology to be refreshed.
     pub deployment: Deployment,
     /// Redirects followed so far.
     pub redirects: u32,
@@ -86,7 +86,7 @@ pub enum Deployment {
 
 /// How a command failed.
 #[derive(Debug, Clone, Copy)]
-pub enum Failure<'a> {
+pub enum FailureKind<'a> {
     /// The server answered with an error.
     Server(&'a ServerError),
     /// There was no connection, or it was lost. [`Ran::NotSent`] if the command did not leave whole, else
@@ -108,7 +108,7 @@ pub enum Next {
     },
     /// The shard's primary at once, instead of the replica that was asked.
     Primary {
-        /// Whether the map is doubtful.
+        /// Whether the topology is doubtful.
         refresh: Refresh,
     },
     /// The node that the redirect names, after `ASKING` if [`Redirect::asking`]. If [`Redirect::moved`]: patch the
@@ -116,13 +116,13 @@ pub enum Next {
     Redirect {
         /// Where to.
         to: Redirect,
-        /// After this pause. None for the first redirects; later, the nodes do not agree, and a new map that comes
+        /// After this pause. None for the first redirects; later, the nodes do not agree, and a new topology that comes
         /// meanwhile is to be preferred.
         after: Duration,
     },
-    /// Ask for a refresh of the map in the background, and route the command anew.
+    /// Ask for a refresh of the topology in the background, and route the command anew.
     Refresh {
-        /// After this pause, be the map new or not.
+        /// After this pause, be the topology new or not.
         after: Duration,
         /// How soon the refresh is wanted.
         refresh: Refresh,
@@ -131,12 +131,12 @@ pub enum Next {
     Reconnect {
         /// After this pause.
         after: Duration,
-        /// Whether the map is doubtful, too.
+        /// Whether the topology is doubtful, too.
         refresh: Refresh,
     },
 }
 
-/// Whether and how soon the map has to be asked for again.
+/// Whether and how soon the topology has to be asked for again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refresh {
     /// It is not in doubt.
@@ -166,11 +166,11 @@ pub enum Stop {
 
 /// The next step for a command that failed. `rng` spreads the pauses of many clients.
 #[must_use]
-pub fn next(policy: &RetryPolicy, attempt: &Attempt<'_>, failure: Failure<'_>, rng: &mut Rng) -> Next {
+pub fn next(policy: &RetryPolicy, attempt: &Attempt<'_>, failure: FailureKind<'_>, rng: &mut Rng) -> Next {
     let step = match failure {
-        Failure::Final => return Next::Fail(Stop::Hopeless),
-        Failure::Connection(ran) => connection(policy, attempt, ran, rng),
-        Failure::Server(error) => server(policy, attempt, error, rng),
+        FailureKind::Final => return Next::Fail(Stop::Hopeless),
+        FailureKind::Connection(ran) => connection(policy, attempt, ran, rng),
+        FailureKind::Server(error) => server(policy, attempt, error, rng),
     };
     match attempt.timeout {
         Some(timeout) if step.after().is_some_and(|after| attempt.elapsed + after >= timeout) => {
@@ -180,7 +180,7 @@ pub fn next(policy: &RetryPolicy, attempt: &Attempt<'_>, failure: Failure<'_>, r
     }
 }
 
-impl<'a> Failure<'a> {
+impl<'a> FailureKind<'a> {
     /// How an error is to be taken.
     #[must_use]
     pub fn of(error: &'a Error) -> Self {
@@ -219,7 +219,7 @@ impl Next {
         }
     }
 
-    /// Whether the map of the cluster has to be asked for again.
+    /// Whether the topology of the cluster has to be asked for again.
     #[must_use]
     pub fn refresh(&self) -> Refresh {
         match self {
@@ -351,7 +351,7 @@ fn redirect(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rn
     let to = match Redirect::detect(error, &attempt.asked) {
         Ok(Some(to)) => to,
         Ok(None) | Err(_) if attempt.is_exhausted(policy) => return Next::Fail(Stop::TooManyRetries),
-        // It says that the map is stale without a way to go on: the map will tell.
+        // It says that the topology is stale without a way to go on: the topology will tell.
         Ok(None) | Err(_) => {
             return Next::Refresh { after: policy.pause(attempt.retries, rng), refresh: attempt.urgent() };
         }

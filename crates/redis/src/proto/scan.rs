@@ -2,8 +2,8 @@
 //!
 //! Every key that exists from the beginning to the end is returned at least once. A slot counts as visited only if one
 //! node was scanned from cursor 0 to its end and owned the slot before *and* after, with the slot not on its way
-//! anywhere at either time; otherwise it is visited again at its next owner. So after each node the map is looked at
-//! anew ([`Step::Survey`]):
+//! anywhere at either time; otherwise it is visited again at its next owner. So after each node the topology is looked
+//! at anew ([`Step::Survey`]):
 //!
 //! ```text
 //!   survey → scan node A … cursor 0 → survey: A's slots that stayed are visited → scan node B … → survey → … → done
@@ -57,7 +57,7 @@ enum Phase {
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// Get a map that is younger than the last page, and give it to [`ClusterScan::surveyed`].
+    /// Get a topology that is younger than the last page, and give it to [`ClusterScan::surveyed`].
     Survey,
     /// Send `SCAN cursor` to this node and give the cursor of the reply to [`ClusterScan::page`].
     Scan {
@@ -76,7 +76,7 @@ pub enum Step<'a> {
 /// The state of the cluster between two pages.
 #[derive(Clone, Copy)]
 pub struct Survey<'a> {
-    /// A map that was asked for after the last page came.
+    /// A topology that was asked for after the last page came.
     pub topology: &'a Topology,
     /// Slots that are being migrated key by key ([`moving_slots`] of each primary). Servers that move slots atomically
     /// have none.
@@ -133,7 +133,7 @@ impl ClusterScan {
         }
     }
 
-    /// A new map at any time: slots that left the node that is being scanned will be visited again, even if they
+    /// A new topology at any time: slots that left the node that is being scanned will be visited again, even if they
     /// return.
     pub fn observe(&mut self, topology: &Topology) {
         if let Some(current) = &mut self.current {

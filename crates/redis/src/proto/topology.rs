@@ -1,4 +1,4 @@
-//! The map of a cluster: which node serves each slot, and which nodes there are.
+//! The topology of a cluster: which node serves each slot, and which nodes there are.
 //!
 //! A [`Topology`] is built off the path of commands from one node's view and then swapped in whole; only the owner of a
 //! single slot changes in place ([`Topology::patch`], on `MOVED`). Nodes are named by a small index that holds within
@@ -94,7 +94,7 @@ pub enum Health {
     Online,
 }
 
-/// Why a reply is not a map of a cluster.
+/// Why a reply is not a topology of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
@@ -176,10 +176,10 @@ impl Topology {
         (owner != NOBODY).then_some(NodeIndex(owner))
     }
 
-    /// Sets the owner of one slot: what a `MOVED` says, until the next map.
+    /// Sets the owner of one slot: what a `MOVED` says, until the next topology.
     ///
-    /// A patch of a map that is replaced at the same time is lost; the next `MOVED` brings it again. Nodes of another
-    /// topology are ignored.
+    /// A patch of a topology that is replaced at the same time is lost; the next `MOVED` brings it again. Nodes of
+    /// another topology are ignored.
     pub fn patch(&self, slot: Slot, owner: NodeIndex) {
         if owner.get() < self.nodes.len() {
             self.owners[usize::from(slot.number())].store(owner.0, Ordering::Relaxed);
@@ -228,7 +228,7 @@ impl Topology {
         self.by_address.get(address).copied()
     }
 
-    /// The same map with one more node, which only a redirect told of. A known node is only looked up.
+    /// The same topology with one more node, which only a redirect told of. A known node is only looked up.
     ///
     /// # Errors
     /// There are too many nodes.

@@ -28,7 +28,7 @@ use crate::cluster::Cluster;
 use crate::config::{Config, NodeAddress};
 use crate::error::{Error, ErrorKind, Ran};
 use crate::finder::Finder;
-use crate::node::{Outfit, Upkeep};
+use crate::node::{CredentialRefresh, LaneOptions};
 use crate::proto::subscriptions::{Output, SubscriberId, Subscriptions, Topic};
 
 /// See the module.
@@ -37,7 +37,7 @@ pub(crate) struct Hub {
     /// Outside of a cluster: who finds the primary.
     finder: Option<Arc<Finder>>,
     cluster: Option<Arc<Cluster>>,
-    outfit: Outfit,
+    lane_options: LaneOptions,
     state: Mutex<State>,
     /// Locked before `state`, if both are.
     tasks: Mutex<JoinSet<()>>,
@@ -77,9 +77,9 @@ impl Hub {
         config: &Arc<Config>,
         finder: Option<Arc<Finder>>,
         cluster: Option<Arc<Cluster>>,
-        upkeep: &Arc<Upkeep>,
+        credential_refresh: &Arc<CredentialRefresh>,
     ) -> Arc<Self> {
-        let outfit = Outfit { upkeep: Arc::clone(upkeep), ..Outfit::default() };
+        let lane_options = LaneOptions { credential_refresh: Arc::clone(credential_refresh), ..LaneOptions::default() };
         let state = State {
             subscriptions: Subscriptions::new(),
             inboxes: HashMap::new(),
@@ -95,7 +95,7 @@ impl Hub {
             config: Arc::clone(config),
             finder,
             cluster,
-            outfit,
+            lane_options,
             state: Mutex::new(state),
             tasks: Mutex::default(),
             is_short_of_tasks: AtomicBool::new(false),

@@ -118,7 +118,7 @@ async fn survey(client: &Client, scan: &mut ClusterScan) -> Result<(), Error> {
         }
     }
     let Some(Consensus { view: topology, .. }) = consensus(views) else {
-        let nothing = || Error::new(ErrorKind::Cluster("no node tells a map".into()), Ran::NotSent, "SCAN");
+        let nothing = || Error::new(ErrorKind::Cluster("no node tells a topology".into()), Ran::NotSent, "SCAN");
         return Err(problem.unwrap_or_else(nothing));
     };
     let texts = |answers: Vec<crate::route::NodeReply>| {
@@ -133,7 +133,7 @@ async fn survey(client: &Client, scan: &mut ClusterScan) -> Result<(), Error> {
         Some(format!("{}@{epoch}", id.trim()).into())
     };
     scan.surveyed(&Survey { topology: &topology, moving: &moving, run_id: &run_id });
-    // The client's own map may be behind: as long as it is, pages are compared with the wrong owners.
+    // The client's own topology may be behind: as long as it is, pages are compared with the wrong owners.
     client.core().cluster().into_iter().for_each(|cluster| {
         let differs = |own: &Topology| Slot::all().any(|slot| address(own, slot) != address(&topology, slot));
         if cluster.look(differs).unwrap_or(true) {

@@ -39,7 +39,7 @@ impl<'a, T: FromReply> CachedCall<'a, T> {
     }
 
     /// The same command with its reply read as another type.
-    pub fn of<U: FromReply>(self) -> CachedCall<'a, U> {
+    pub fn read_as<U: FromReply>(self) -> CachedCall<'a, U> {
         let Self { cached, command, name, stage, .. } = self;
         CachedCall { cached, command, name, stage, reply: PhantomData }
     }

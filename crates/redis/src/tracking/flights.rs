@@ -30,7 +30,7 @@ pub(super) struct Flight {
 }
 
 /// A place in a flight, given up when dropped.
-pub(super) struct Seat<'f> {
+pub(super) struct Waiter<'f> {
     flights: &'f Flights,
     name: &'f Name,
     /// Only `None` while it is dropped.
@@ -41,7 +41,7 @@ pub(super) struct Seat<'f> {
 
 impl Flights {
     /// Joins the flight for `name`, or begins one.
-    pub(super) fn board<'f>(&'f self, name: &'f Name, start: Start) -> Seat<'f> {
+    pub(super) fn join<'f>(&'f self, name: &'f Name, start: Start) -> Waiter<'f> {
         let mut flying = self.flying.lock();
         let known = flying.get(name).filter(|flight| flight.start == start && !flight.reply.initialized()).cloned();
         let is_joined = known.is_some();
@@ -50,7 +50,7 @@ impl Flights {
             flying.insert(name.clone(), Arc::clone(&flight));
             flight
         });
-        Seat { flights: self, name, flight: Some(flight), is_joined }
+        Waiter { flights: self, name, flight: Some(flight), is_joined }
     }
 
     #[cfg(test)]
@@ -59,18 +59,18 @@ impl Flights {
     }
 }
 
-impl Seat<'_> {
+impl Waiter<'_> {
     pub(super) fn flight(&self) -> Option<&Arc<Flight>> {
         self.flight.as_ref()
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut flying = self.flights.flying.lock();
         let Some(flight) = self.flight.take() else { return };
         let is_listed = flying.get(self.name).is_some_and(|listed| Arc::ptr_eq(listed, &flight));
-        // Seats are taken and left under the lock: this one and the list are the last two.
+        // Waiters are taken and left under the lock: this one and the list are the last two.
         if is_listed && (flight.reply.initialized() || Arc::strong_count(&flight) == 2) {
             flying.remove(self.name);
         }
@@ -86,27 +86,27 @@ mod tests {
     async fn a_flight_is_joined_until_its_reply_or_an_invalidation() {
         let (flights, coverage) = (Flights::default(), Coverage::new(1 << 20));
         let name = Name::from_slice(b"GET k");
-        let board = || flights.board(&name, coverage.start(b"k"));
-        let first = board();
+        let join = || flights.join(&name, coverage.start(b"k"));
+        let first = join();
         assert!(!first.is_joined);
-        assert!(board().is_joined);
+        assert!(join().is_joined);
         coverage.invalidate(b"k");
-        let second = board();
+        let second = join();
         assert!(!second.is_joined);
         // The flight that was replaced leaves the other alone.
         drop(first);
-        assert!(board().is_joined);
+        assert!(join().is_joined);
         second.flight().unwrap().reply.set(Ok(Value::Null)).unwrap();
-        assert!(!board().is_joined);
+        assert!(!join().is_joined);
     }
 
     #[tokio::test]
     async fn nothing_is_left_when_all_have_gone() {
         let (flights, coverage) = (Flights::default(), Coverage::new(1 << 20));
         let name = Name::from_slice(b"GET k");
-        let seats: Vec<_> = (0..3).map(|_| flights.board(&name, coverage.start(b"k"))).collect();
+        let waiters: Vec<_> = (0..3).map(|_| flights.join(&name, coverage.start(b"k"))).collect();
         assert_eq!(flights.len(), 1);
-        drop(seats);
+        drop(waiters);
         assert_eq!(flights.len(), 0);
     }
 }

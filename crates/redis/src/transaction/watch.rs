@@ -29,7 +29,7 @@ impl Client {
     /// # async fn example(client: &Client) -> Result<(), Error> {
     /// let balance: i64 = client
     ///     .watch("account", async |connection: &mut Dedicated| {
-    ///         let balance: i64 = connection.get("account").of::<Option<i64>>().await?.unwrap_or(0);
+    ///         let balance: i64 = connection.get("account").read_as::<Option<i64>>().await?.unwrap_or(0);
     ///         let mut transaction = connection.transaction();
     ///         transaction.set("account", balance * 2);
     ///         transaction.run().await?;

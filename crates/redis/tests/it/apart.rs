@@ -116,7 +116,7 @@ async fn writes(flush_delay: Option<Duration>) -> u64 {
     for result in within(10 * SECOND, "the replies", calls.join_all()).await {
         result.unwrap();
     }
-    assert_eq!(client.get("k").of::<u64>().await.unwrap(), CALLS + 1);
+    assert_eq!(client.get("k").read_as::<u64>().await.unwrap(), CALLS + 1);
     writes
 }
 

@@ -32,7 +32,7 @@ fn what_the_asynchronous_client_has_is_waited_for() {
     let server = Server::start().unwrap();
     let client = blocking::Client::new(Config::from_url(&server.url()).unwrap()).unwrap();
     let redis = client.asynchronous();
-    let name: Option<String> = client.wait(redis.get("name").of()).unwrap();
+    let name: Option<String> = client.wait(redis.get("name").read_as()).unwrap();
     assert_eq!(name, None);
     let mut pipeline = redis.pipeline();
     let (first, second) = (pipeline.incr("a"), pipeline.incr("a"));

@@ -122,7 +122,7 @@ async fn redirects_and_the_map_are_counted() {
     let before = client.stats();
     assert_eq!((before.redirects_moved, before.redirects_ask), (0, 0));
     assert!(
-        before.map.as_ref().is_some_and(|map| map.refreshes == 1 && map.changes == 1 && map.age.is_some()),
+        before.topology.as_ref().is_some_and(|it| it.refreshes == 1 && it.changes == 1 && it.age.is_some()),
         "{before}"
     );
 
@@ -151,7 +151,7 @@ async fn redirects_and_the_map_are_counted() {
     let stats = client.stats();
     assert_eq!((stats.redirects_moved, stats.redirects_ask), (1, 1));
     // The map was patched already: the new one says the same.
-    until(|| client.stats().map.unwrap().refreshes == 2).await;
+    until(|| client.stats().topology.unwrap().refreshes == 2).await;
     let table = client.stats().to_string();
     assert_eq!(table.lines().count(), 1 + stats.lanes.len() + 1, "{table}");
     assert!(table.contains("redirects 1 moved, 1 ask"), "{table}");

@@ -252,7 +252,7 @@ async fn a_connection_of_the_pool_authenticates_before_its_next_use() {
     let client = credentials.client(&server.url(), 1);
     client.rpush("list", ["a", "b", "c"]).await.unwrap();
     let blocking = async |expected: &str| {
-        let popped = client.blpop(["list"], 1.0).of::<(String, String)>().await.unwrap();
+        let popped = client.blpop(["list"], 1.0).read_as::<(String, String)>().await.unwrap();
         assert_eq!(popped.1, expected);
     };
     blocking("a").await;
@@ -270,7 +270,7 @@ async fn a_connection_of_the_pool_authenticates_before_its_next_use() {
     server.command(&["ACL", "SETUSER", "app", "resetpass", ">p3"]).unwrap();
     let dialled = tokio::spawn({
         let client = client.clone();
-        async move { client.blpop(["none"], 0.01).timeout(PATIENCE).of::<Option<(String, String)>>().await }
+        async move { client.blpop(["none"], 0.01).timeout(PATIENCE).read_as::<Option<(String, String)>>().await }
     });
     until(|| client.stats().pool.connect_failures > 0).await;
     credentials.change("p3");

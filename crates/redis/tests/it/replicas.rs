@@ -79,7 +79,7 @@ fn gets(bed: &Cluster) -> Vec<u64> {
 
 async fn read_all(client: &Client) {
     for number in 0..KEYS {
-        assert_eq!(client.get(key(number)).of::<i64>().await.unwrap(), number as i64);
+        assert_eq!(client.get(key(number)).read_as::<i64>().await.unwrap(), number as i64);
     }
 }
 
@@ -224,7 +224,7 @@ async fn only_replicas_answer_where_only_they_may() {
     assert_eq!(gets(&bed)[..3], [0; 3]);
     let waiting = tokio::spawn({
         let client = client.clone();
-        async move { client.get(key(1)).of::<i64>().timeout(3 * LIMIT).await }
+        async move { client.get(key(1)).read_as::<i64>().timeout(3 * LIMIT).await }
     });
     bed.nodes()[3..].iter().for_each(|node| node.server().restart().unwrap());
     assert_eq!(tokio::time::timeout(3 * LIMIT, waiting).await.unwrap().unwrap().unwrap(), 1);
@@ -278,7 +278,7 @@ async fn until_answered_by(bed: &Cluster, client: &Client, nodes: std::ops::Rang
         for first in (0..KEYS).step_by(AT_ONCE) {
             let reads = (first..first + AT_ONCE).map(|number| {
                 let client = client.clone();
-                async move { client.get(key(number)).of::<i64>().await.unwrap() }
+                async move { client.get(key(number)).read_as::<i64>().await.unwrap() }
             });
             reads.collect::<JoinSet<_>>().join_all().await;
         }

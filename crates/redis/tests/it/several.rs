@@ -216,7 +216,7 @@ async fn zones_are_learnt_from_the_servers() {
         .await;
         let mut answers = std::collections::BTreeSet::new();
         for _ in 0..100 {
-            answers.insert(client.get("k").of::<String>().await.unwrap());
+            answers.insert(client.get("k").read_as::<String>().await.unwrap());
         }
         assert_eq!(answers.iter().map(String::as_str).collect::<Vec<_>>(), expected, "in {zone}");
     }

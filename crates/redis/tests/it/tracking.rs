@@ -39,7 +39,7 @@ fn broadcast(prefixes: &[&'static str]) -> CacheConfig {
 }
 
 async fn get(cached: &Cached, key: &str) -> Result<Option<String>, Error> {
-    tokio::time::timeout(PATIENCE, cached.get(key).of()).await.unwrap()
+    tokio::time::timeout(PATIENCE, cached.get(key).read_as()).await.unwrap()
 }
 
 async fn value(cached: &Cached, key: &str) -> String {

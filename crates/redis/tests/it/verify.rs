@@ -120,9 +120,9 @@ async fn a_cluster_goes_on_as_before() {
     let client = Client::new(Config { verify_replies: true, ..Config::cluster(seeds) }).unwrap();
     let keys: Vec<String> = (0..100).map(|number| format!("key:{number}")).collect();
     client.mset(keys.iter().map(|key| (key, key)).collect::<Vec<_>>()).await.unwrap();
-    let values: Vec<Option<String>> = client.mget(&keys).of().await.unwrap();
+    let values: Vec<Option<String>> = client.mget(&keys).read_as().await.unwrap();
     assert_eq!(values.into_iter().flatten().collect::<Vec<_>>(), keys);
-    // ASKING, the command and the proof.
+    // ASKING, the command and the check.
     let mover = Arc::clone(&cluster);
     let step = move || {
         let (source, slot) = mover.node_for_key("key:1").unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use super::state::{Carriage, Ticket};
+use super::state::{Submission, Ticket};
 use super::{Lane, Phase, Refused, Shared, WhenDown};
 use crate::net::out::Out;
 
@@ -88,11 +88,11 @@ impl Turn<'_> {
     /// As [`Lane::submit`], and before all who still wait.
     pub(crate) fn submit(
         &self,
-        carriage: Carriage,
+        submission: Submission,
         waker: Option<&Waker>,
         encode: impl FnOnce(&mut Out),
     ) -> Result<Ticket, Refused> {
-        self.lane.accept(self.lane.shared.lock(), self.lane.settings.max_queued_bytes, carriage, waker, encode)
+        self.lane.accept(self.lane.shared.lock(), self.lane.settings.max_queued_bytes, submission, waker, encode)
     }
 }
 

@@ -43,9 +43,9 @@ const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u32);
 
-/// What a caller asks a lane to carry.
+/// What a caller asks a lane to send.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Carriage {
+pub(crate) struct Submission {
     /// Replies that the bytes will be answered with.
     pub(crate) replies: u32,
     /// How many of them, the first ones, nobody wants (`ASKING`).
@@ -65,17 +65,17 @@ pub(crate) enum Kind {
     Many,
 }
 
-/// What came of a carriage.
+/// What came of a submission.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     One(Value),
     Many(Vec<Value>),
-    Failed(Box<Failure>),
+    Failed(Box<SubmissionError>),
 }
 
 /// Why there is no reply, or not every one.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
+pub(crate) struct SubmissionError {
     pub(crate) kind: ErrorKind,
     /// Of the whole: [`Ran::NotSent`] only if no command of it was run.
     pub(crate) ran: Ran,
@@ -148,9 +148,9 @@ pub(crate) struct State {
     in_flight: VecDeque<Entry>,
     cells: Vec<Cell>,
     free: Vec<u32>,
-    /// Number of the next carriage.
+    /// Number of the next submission.
     next_number: u64,
-    /// The carriages from this number on are queued.
+    /// The submissions from this number on are queued.
     first_queued: u64,
     /// Position in the stream after the last byte of `out`.
     appended: u64,
@@ -158,14 +158,14 @@ pub(crate) struct State {
     written: u64,
     /// Bytes of all commands without their replies, and [`COMMAND_OVERHEAD_BYTES`] for each.
     budget_used: usize,
-    /// Queued carriages that will not be sent, and their bytes; they are swept out later, many at once.
+    /// Queued submissions that will not be sent, and their bytes; they are swept out later, many at once.
     withdrawn: usize,
     withdrawn_bytes: usize,
     /// No deadline is earlier.
     earliest: Option<Instant>,
     /// A coarse clock: set by the driver in each turn, and by whoever makes an idle lane busy.
     now: Instant,
-    /// The carriages from this number on came after `now`, by an unknown time.
+    /// The submissions from this number on came after `now`, by an unknown time.
     undated: u64,
     /// Replies in the last batch read: a hint whether callers come alone or in crowds.
     pub(super) last_batch: usize,
@@ -334,7 +334,7 @@ impl State {
         }
     }
 
-    /// Sets the clock for a carriage that is about to be submitted, if the coarse time does not do for it.
+    /// Sets the clock for a submission that is about to be submitted, if the coarse time does not do for it.
     #[inline]
     pub(super) fn advance_for(&mut self, timeout: Option<Duration>, was_idle: bool) {
         if was_idle || timeout.is_some_and(|timeout| timeout < SHORT_TIMEOUT) {
@@ -346,28 +346,33 @@ impl State {
 
     /// Accepts what `encode` appends to the output.
     #[inline]
-    pub(super) fn submit(&mut self, carriage: Carriage, waker: Option<Waker>, encode: impl FnOnce(&mut Out)) -> Ticket {
-        if let Some(deadline) = carriage.timeout.and_then(|timeout| self.now.checked_add(timeout)) {
+    pub(super) fn submit(
+        &mut self,
+        submission: Submission,
+        waker: Option<Waker>,
+        encode: impl FnOnce(&mut Out),
+    ) -> Ticket {
+        if let Some(deadline) = submission.timeout.and_then(|timeout| self.now.checked_add(timeout)) {
             self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         }
-        let content = match carriage.kind {
+        let content = match submission.kind {
             Kind::One => Content::Waiting,
-            Kind::Many => Content::Gathering(Vec::with_capacity((carriage.replies - carriage.skip) as usize)),
+            Kind::Many => Content::Gathering(Vec::with_capacity((submission.replies - submission.skip) as usize)),
         };
-        self.counters.commands += u64::from(carriage.replies - carriage.skip);
-        Ticket(self.append(carriage, content, waker, encode))
+        self.counters.commands += u64::from(submission.replies - submission.skip);
+        Ticket(self.append(submission, content, waker, encode))
     }
 
     /// Accepts a command of the lane's own, whose reply nobody reads.
     pub(super) fn submit_for_nobody(&mut self, encode: impl FnOnce(&mut Out)) {
-        let carriage = Carriage { replies: 1, skip: 1, kind: Kind::One, timeout: None };
-        self.append(carriage, Content::Abandoned, None, encode);
+        let submission = Submission { replies: 1, skip: 1, kind: Kind::One, timeout: None };
+        self.append(submission, Content::Abandoned, None, encode);
     }
 
     #[inline]
     fn append(
         &mut self,
-        carriage: Carriage,
+        submission: Submission,
         content: Content,
         waker: Option<Waker>,
         encode: impl FnOnce(&mut Out),
@@ -377,7 +382,7 @@ impl State {
         let bytes = self.out.len() - before;
         self.appended += bytes as u64;
         self.budget_used += bytes + COMMAND_OVERHEAD_BYTES;
-        let Carriage { replies, skip, timeout, .. } = carriage;
+        let Submission { replies, skip, timeout, .. } = submission;
         let cell = Cell { content, waker, since: self.now, timeout, bytes, number: self.next_number, owed: true };
         self.next_number += 1;
         let index = if let Some(index) = self.free.pop() {

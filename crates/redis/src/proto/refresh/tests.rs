@@ -8,7 +8,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A schedule that has its first map, and the time at which it got it.
+/// A schedule that has its first topology, and the time at which it got it.
 fn started(policy: RefreshPolicy) -> (RefreshSchedule, Instant) {
     let now = Instant::now();
     let mut schedule = RefreshSchedule::new(policy, Rng::with_seed(3));
@@ -193,7 +193,7 @@ fn failures_back_off_to_the_cap_and_end_with_a_map() {
         count += 1;
         if count == 12 { Outcome::Renewed } else { Outcome::Failed }
     });
-    assert_eq!(starts.len(), 12, "it goes on by itself until there is a map, and no further");
+    assert_eq!(starts.len(), 12, "it goes on by itself until there is a topology, and no further");
     let pauses: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[0] >= ms(50) && pauses[0] <= ms(62), "{pauses:?}");
     assert!(pauses[10] >= ms(5000) && pauses[10] <= ms(6002), "{pauses:?}");

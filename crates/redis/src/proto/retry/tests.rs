@@ -34,7 +34,7 @@ fn both(text: &str) -> [Next; 2] {
 
 fn of_text(text: &str, attempt: &Attempt<'_>) -> Next {
     let error = ServerError::parse(text.as_bytes());
-    next(&RetryPolicy::default(), attempt, Failure::Server(&error), &mut Rng::with_seed(1))
+    next(&RetryPolicy::default(), attempt, FailureKind::Server(&error), &mut Rng::with_seed(1))
 }
 
 /// Equal but for the length of the pauses, which are random.
@@ -212,7 +212,7 @@ mod connection_failures {
 
     #[track_caller]
     fn check(attempt: &Attempt<'_>, ran: Ran, expected: &Next) {
-        let next = next(&RetryPolicy::default(), attempt, Failure::Connection(ran), &mut Rng::with_seed(1));
+        let next = next(&RetryPolicy::default(), attempt, FailureKind::Connection(ran), &mut Rng::with_seed(1));
         assert_eq!(&shape(next), expected);
     }
 
@@ -259,12 +259,12 @@ mod connection_failures {
     fn final_failures_are_final() {
         let asked = address();
         let policy = RetryPolicy::default();
-        assert_eq!(next(&policy, &attempt(&asked, READ), Failure::Final, &mut Rng::with_seed(1)), HOPELESS);
+        assert_eq!(next(&policy, &attempt(&asked, READ), FailureKind::Final, &mut Rng::with_seed(1)), HOPELESS);
     }
 
     #[test]
     fn errors_are_taken_by_their_kind() {
-        let of = |kind: ErrorKind, ran| format!("{:?}", Failure::of(&Error::new(kind, ran, "GET")));
+        let of = |kind: ErrorKind, ran| format!("{:?}", FailureKind::of(&Error::new(kind, ran, "GET")));
         assert_eq!(of(ErrorKind::Connection("reset".into()), Ran::MaybeExecuted), "Connection(MaybeExecuted)");
         assert_eq!(of(ErrorKind::Connect("refused".into()), Ran::NotSent), "Connection(NotSent)");
         assert_eq!(of(ErrorKind::Protocol("junk".into()), Ran::MaybeExecuted), "Connection(MaybeExecuted)");
@@ -434,12 +434,12 @@ proptest::proptest! {
         let asked = address();
         let attempt = Attempt { retries, elapsed: Duration::from_millis(elapsed), ..attempt(&asked, WRITE) };
         let error = ServerError::parse(format!("{} 5 10.0.0.2:7001", TABLE[row].code).as_bytes());
-        let lost = Failure::Connection(if sent { Ran::MaybeExecuted } else { Ran::NotSent });
-        for failure in [Failure::Server(&error), lost] {
+        let lost = FailureKind::Connection(if sent { Ran::MaybeExecuted } else { Ran::NotSent });
+        for failure in [FailureKind::Server(&error), lost] {
             let next = next(&RetryPolicy::default(), &attempt, failure, &mut Rng::with_seed(seed));
             if let Some(after) = next.after() {
                 proptest::prop_assert!(attempt.elapsed + after < Duration::from_secs(5));
-                proptest::prop_assert!(!matches!(failure, Failure::Connection(Ran::MaybeExecuted)));
+                proptest::prop_assert!(!matches!(failure, FailureKind::Connection(Ran::MaybeExecuted)));
             }
         }
     }

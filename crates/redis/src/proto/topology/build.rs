@@ -8,7 +8,7 @@ use crate::config::NodeAddress;
 use crate::proto::slot::{SLOTS, Slot};
 
 impl Topology {
-    /// A map without nodes, in which nobody serves anything.
+    /// A topology without nodes, in which nobody serves anything.
     #[must_use]
     pub fn empty() -> Self {
         let owners = (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect();
@@ -48,7 +48,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Refuses a map that serves nothing.
+    /// Refuses a topology that serves nothing.
     pub(super) fn finish(self) -> Result<Self, TopologyError> {
         if self.covered() == 0 { Err(TopologyError::NoSlots) } else { Ok(self) }
     }

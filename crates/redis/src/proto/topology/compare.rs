@@ -6,25 +6,25 @@ use std::sync::atomic::Ordering;
 use super::{NOBODY, Node, NodeIndex, Topology};
 use crate::proto::slot::Slot;
 
-/// What a new map changes, for those who keep something for each node.
+/// What a new topology changes, for those who keep something for each node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Nodes that were not there (indices of the new map).
+    /// Nodes that were not there (indices of the new topology).
     pub came: Vec<NodeIndex>,
-    /// Nodes that are no longer there (indices of the old map).
+    /// Nodes that are no longer there (indices of the old topology).
     pub gone: Vec<NodeIndex>,
-    /// Nodes of both maps, by the address that they announce.
+    /// Nodes of both topologies, by the address that they announce.
     pub kept: Vec<Change>,
     /// Slots with another owner, as few ranges as possible, in order.
     pub moved: Vec<MovedSlots>,
 }
 
-/// A node of both maps.
+/// A node of both topologies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// Its index in the old map.
+    /// Its index in the old topology.
     pub old: NodeIndex,
-    /// Its index in the new map.
+    /// Its index in the new topology.
     pub new: NodeIndex,
     /// It was promoted or demoted.
     pub role: bool,
@@ -41,9 +41,9 @@ pub struct MovedSlots {
     pub first: Slot,
     /// The last slot.
     pub last: Slot,
-    /// The owner before (index of the old map).
+    /// The owner before (index of the old topology).
     pub from: Option<NodeIndex>,
-    /// The owner now (index of the new map).
+    /// The owner now (index of the new topology).
     pub to: Option<NodeIndex>,
 }
 
@@ -105,7 +105,7 @@ pub fn diff(old: &Topology, new: &Topology) -> Changes {
 }
 
 impl Changes {
-    /// Whether both maps say the same.
+    /// Whether both topologies say the same.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let same = |change: &Change| !change.role && !change.address && !change.identity;

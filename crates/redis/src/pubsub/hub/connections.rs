@@ -20,8 +20,8 @@ impl Hub {
     /// How connections to the node are made.
     pub(in crate::pubsub) fn dial(&self, node: &NodeAddress) -> Box<dyn Dial> {
         match &self.finder {
-            Some(finder) => node::primary_dialler(finder, Purpose::PubSub, &self.outfit),
-            None => node::dialler(&self.config, node, Purpose::PubSub, &self.outfit),
+            Some(finder) => node::primary_dialler(finder, Purpose::PubSub, &self.lane_options),
+            None => node::dialler(&self.config, node, Purpose::PubSub, &self.lane_options),
         }
     }
 
@@ -67,7 +67,7 @@ impl Hub {
         self.suspect();
     }
 
-    /// The map is doubtful.
+    /// The topology is doubtful.
     fn suspect(&self) {
         if let Some(cluster) = &self.cluster {
             cluster.want_refresh(Refresh::Urgent);

@@ -15,11 +15,11 @@ use crate::proto::redirect::Redirect;
 use crate::proto::retry::Refresh;
 use crate::proto::subscriptions::{Output, Reroute, Topic};
 
-/// While a node is missing, the map is looked at this often.
+/// While a node is missing, the topology is looked at this often.
 const STRANDED_PAUSE: Duration = Duration::from_millis(100);
 
-/// A slot that the map gives to another node is left where its messages come from for so long: the server itself says
-/// when it has moved. After that the server is taken for one that has lost touch with its cluster.
+/// A slot that the topology gives to another node is left where its messages come from for so long: the server itself
+/// says when it has moved. After that the server is taken for one that has lost touch with its cluster.
 const SETTLE: Duration = Duration::from_secs(1);
 
 impl Hub {
@@ -48,7 +48,7 @@ impl Hub {
         subscriptions.reroute(which, |topic| self.route(home.as_ref(), topic), out);
     }
 
-    /// Keeps the home while the map knows it, else chooses another one.
+    /// Keeps the home while the topology knows it, else chooses another one.
     pub(super) fn settle_home(&self, state: &mut State) {
         let Some(cluster) = &self.cluster else { return };
         if state.home.as_ref().is_some_and(|home| cluster.knows(home)) {
@@ -70,7 +70,8 @@ impl Hub {
     }
 }
 
-/// Routes topics anew when the map changes, and asks for the map while a node is missing. Runs until the hub is closed.
+/// Routes topics anew when the topology changes, and asks for the topology while a node is missing. Runs until the hub
+/// is closed.
 pub(super) async fn follow(hub: Arc<Hub>, cluster: Arc<Cluster>, lease: Lease) {
     let mut changes = cluster.changes();
     let (mut look_at, mut settled_at): (Option<Instant>, Option<Instant>) = (None, None);

@@ -100,7 +100,7 @@ async fn a_stream_is_waited_for_only_on_request() {
     assert_eq!(info(&server, "connected_clients"), before);
     let waiting = tokio::spawn({
         let client = client.clone();
-        async move { client.xread_with([("s", "$")], XreadOptions::new().block(0)).of::<Value>().await }
+        async move { client.xread_with([("s", "$")], XreadOptions::new().block(0)).read_as::<Value>().await }
     });
     until("it waits", || async { info(&server, "blocked_clients") == 1 }).await;
     client.run::<Value>(Command::raw("XADD").arg("s").arg("*").arg("f").arg("w")).await.unwrap();

@@ -22,10 +22,10 @@ async fn all_commands_are_allowed_but_those_without_one_reply() {
         let error = connection.run::<Value>(Command::raw(name).arg("x")).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Misuse(Misuse::Unroutable { .. })), "{error}");
     }
-    let error = connection.incr("k").of::<Value>().await;
+    let error = connection.incr("k").read_as::<Value>().await;
     assert_eq!(error.unwrap(), Value::Integer(1));
     // The shared connections are where they were.
-    assert_eq!(client.get("k").of::<i64>().await.unwrap(), 1);
+    assert_eq!(client.get("k").read_as::<i64>().await.unwrap(), 1);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn it_may_outlive_the_client_and_move_between_tasks() {
     drop(client);
     let value = tokio::spawn(async move {
         connection.set("k", 5).await.unwrap();
-        connection.get("k").of::<i64>().await.unwrap()
+        connection.get("k").read_as::<i64>().await.unwrap()
     });
     assert_eq!(soon(value).await.unwrap(), 5);
 }

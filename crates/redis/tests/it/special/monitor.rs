@@ -24,7 +24,7 @@ async fn every_command_is_seen_with_its_bytes() {
     assert!(seen.database == 0 && seen.source.starts_with("127.0.0.1:"), "{seen:?}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     assert!(now.abs_diff(seen.at) < Duration::from_secs(60));
-    let _: i64 = client.eval("return redis.call('incr', KEYS[1])", ["count"], [] as [&str; 0]).of().await.unwrap();
+    let _: i64 = client.eval("return redis.call('incr', KEYS[1])", ["count"], [] as [&str; 0]).read_as().await.unwrap();
     assert_eq!(next(&mut monitor).await[0], "EVAL");
     let inner = soon(monitor.next()).await.unwrap().unwrap();
     assert_eq!((&*inner.source, inner.words.len()), ("lua", 2));

@@ -33,7 +33,7 @@ async fn all_commands(client: &Client) {
     let mut wanted: Vec<&str> = keys.iter().map(String::as_str).rev().collect();
     wanted.insert(50, "missing");
     wanted.push("key:7");
-    let values: Vec<Option<i64>> = client.mget(wanted.clone()).of().await.unwrap();
+    let values: Vec<Option<i64>> = client.mget(wanted.clone()).read_as().await.unwrap();
     let expected: Vec<Option<i64>> =
         wanted.iter().map(|key| key.strip_prefix("key:").map(|n| n.parse().unwrap())).collect();
     assert_eq!(values, expected);
@@ -42,13 +42,13 @@ async fn all_commands(client: &Client) {
     assert_eq!(client.del(&keys[..30]).await.unwrap(), 30);
     assert_eq!(client.unlink(&keys[..40]).await.unwrap(), 10);
     assert_eq!(client.dbsize().await.unwrap(), 60);
-    let values: Vec<Option<i64>> = client.mget(&keys).of().await.unwrap();
+    let values: Vec<Option<i64>> = client.mget(&keys).read_as().await.unwrap();
     assert_eq!(values.iter().flatten().copied().collect::<Vec<_>>(), (40..100).collect::<Vec<_>>());
 }
 
 async fn same_slot_is_not_split(client: &Client) {
     client.mset([("{one}a", 1), ("{one}b", 2)]).await.unwrap();
-    let values: Vec<i64> = client.mget(["{one}b", "{one}a"]).of().await.unwrap();
+    let values: Vec<i64> = client.mget(["{one}b", "{one}a"]).read_as().await.unwrap();
     assert_eq!(values, [2, 1]);
     assert!(!client.msetnx([("{one}a", 1), ("{one}c", 2)]).await.unwrap());
 }
@@ -74,7 +74,7 @@ async fn in_a_pipeline(client: &Client) {
     let mut pipeline = client.pipeline();
     let set = pipeline.mset([("p1", 1), ("p2", 2), ("p3", 3)]);
     let before = pipeline.set("{p1}x", "x");
-    let got = pipeline.mget(["p3", "p2", "p1"]).of::<Vec<i64>>();
+    let got = pipeline.mget(["p3", "p2", "p1"]).read_as::<Vec<i64>>();
     let crossed = pipeline.sinter(["a", "b"]);
     let size = pipeline.dbsize();
     let mut replies = pipeline.run().await.unwrap();

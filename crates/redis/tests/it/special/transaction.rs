@@ -28,7 +28,7 @@ async fn runs(client: &Client) {
     let set = transaction.set("{t}n", 41);
     let sum = transaction.incr("{t}n");
     let wrong = transaction.lpush("{t}n", "x");
-    let got = transaction.get("{t}n").of::<i64>();
+    let got = transaction.get("{t}n").read_as::<i64>();
     assert_eq!(transaction.len(), 4);
     let mut replies = soon(transaction.run()).await.unwrap();
     replies.take(set).unwrap();
@@ -84,7 +84,7 @@ async fn one_that_was_cut_off_did_not_run_and_is_sent_again() {
     transaction.set("large", vec![b'x'; 24 << 20]);
     assert_eq!(soon(transaction.run()).await.unwrap().take(sum).unwrap(), 1);
     assert_eq!(proxy.stats().cut, 1);
-    assert_eq!(client.get("n").of::<i64>().await.unwrap(), 1);
+    assert_eq!(client.get("n").read_as::<i64>().await.unwrap(), 1);
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn in_a_cluster_it_is_of_one_slot_and_follows_it() {
         let client = client.clone();
         async move {
             let mut transaction = client.transaction();
-            let both = transaction.mget(["{t}1", "{t}2"]).of::<Vec<i64>>();
+            let both = transaction.mget(["{t}1", "{t}2"]).read_as::<Vec<i64>>();
             transaction.run().await.unwrap().take(both).unwrap()
         }
     });
@@ -147,7 +147,7 @@ async fn a_watched_key_that_changes_aborts_it() {
 
 /// Adds one by reading and writing.
 async fn add_one(connection: &mut Dedicated, key: &str) -> Result<i64, pilotlight_redis::Error> {
-    let sum = connection.get(key).of::<Option<i64>>().await?.unwrap_or(0) + 1;
+    let sum = connection.get(key).read_as::<Option<i64>>().await?.unwrap_or(0) + 1;
     let mut transaction = connection.transaction();
     transaction.set(key, sum);
     transaction.run().await?;
@@ -210,5 +210,5 @@ async fn increments(client: &Client) {
     for task in tasks {
         soon(task).await.unwrap();
     }
-    assert_eq!(client.get("sum").of::<i64>().await.unwrap(), 40);
+    assert_eq!(client.get("sum").read_as::<i64>().await.unwrap(), 40);
 }

@@ -39,9 +39,9 @@ async fn all_replies_of_a_key_go_at_once_and_others_stay() {
     writer.hset("h", [("a", "1"), ("b", "2")]).await.unwrap();
     writer.set("s", "text").await.unwrap();
     let read = async || {
-        let a: Option<String> = cached.hget("h", "a").of().await.unwrap();
-        let all: std::collections::HashMap<String, String> = cached.hgetall("h").of().await.unwrap();
-        let length: i64 = cached.strlen("s").of().await.unwrap();
+        let a: Option<String> = cached.hget("h", "a").read_as().await.unwrap();
+        let all: std::collections::HashMap<String, String> = cached.hgetall("h").read_as().await.unwrap();
+        let length: i64 = cached.strlen("s").read_as().await.unwrap();
         (a.unwrap(), all["b"].clone(), length)
     };
     assert_eq!(read().await, ("1".into(), "2".into(), 4));
@@ -135,7 +135,7 @@ async fn only_reads_are_taken() {
     assert_eq!(error.command(), "SET");
     let error = cached.run::<Value>(Command::raw("CLIENT TRACKING").arg("OFF")).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Misuse(_)), "{error}");
-    let both: Vec<Option<String>> = cached.mget(["a", "b"]).of().await.unwrap();
+    let both: Vec<Option<String>> = cached.mget(["a", "b"]).read_as().await.unwrap();
     assert_eq!(both, [None, None]);
 }
 

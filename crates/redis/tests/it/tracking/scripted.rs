@@ -287,5 +287,5 @@ async fn closing_the_client_closes_its_caches() {
     };
     let error = get(&cached, "k").await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Closed), "{error}");
-    assert!(matches!(cached.hget("k", "f").of::<Option<String>>().await.unwrap_err().kind(), ErrorKind::Closed));
+    assert!(matches!(cached.hget("k", "f").read_as::<Option<String>>().await.unwrap_err().kind(), ErrorKind::Closed));
 }

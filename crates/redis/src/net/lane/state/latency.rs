@@ -11,7 +11,7 @@ use super::State;
 /// A `PING` that is on its way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ping {
-    /// Of its carriage.
+    /// Of its submission.
     pub(super) number: u64,
     pub(super) at: Instant,
 }

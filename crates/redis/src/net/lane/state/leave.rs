@@ -1,4 +1,4 @@
-//! How a carriage ends without its replies: its caller leaves, its deadline passes, the connection is lost.
+//! How a submission ends without its replies: its caller leaves, its deadline passes, the connection is lost.
 //!
 //! What is withdrawn from the queue stays in place until [`State::sweep`], which takes out many at once: leaving costs
 //! the same however long the queue is.
@@ -6,7 +6,7 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use super::{COMMAND_OVERHEAD_BYTES, Content, Entry, Failure, Outcome, State, Ticket};
+use super::{COMMAND_OVERHEAD_BYTES, Content, Entry, Outcome, State, SubmissionError, Ticket};
 use crate::error::{ErrorKind, Ran, TimeoutReport, TimeoutStage};
 
 /// Around a lane's queue when a deadline passed.
@@ -253,6 +253,6 @@ impl State {
             _ => Vec::new(),
         };
         cell.content =
-            Content::Done(Outcome::Failed(Box::new(Failure { kind: kind.clone(), ran, replies, sent_bytes })));
+            Content::Done(Outcome::Failed(Box::new(SubmissionError { kind: kind.clone(), ran, replies, sent_bytes })));
     }
 }

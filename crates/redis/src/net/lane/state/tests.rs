@@ -61,7 +61,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A command on the wire: name of its carriage, its place in it, length of what follows.
+/// A command on the wire: name of its submission, its place in it, length of what follows.
 fn frame(name: u32, place: u8, filler: u8) -> Vec<u8> {
     let mut frame = name.to_be_bytes().to_vec();
     frame.extend([place, filler]);
@@ -151,14 +151,14 @@ impl Model {
         let name = self.callers.len() as u32;
         let skip = u32::from(skips);
         let wanted = if is_many { replies } else { 1 };
-        let carriage = Carriage {
+        let submission = Submission {
             replies: wanted + skip,
             skip,
             kind: if is_many { Kind::Many } else { Kind::One },
             timeout: timeout_ms.map(|ms| Duration::from_millis(u64::from(ms))),
         };
         let woken = Arc::new(Flag::default());
-        let ticket = self.state.submit(carriage, Some(Arc::clone(&woken).into()), |out| {
+        let ticket = self.state.submit(submission, Some(Arc::clone(&woken).into()), |out| {
             for place in 0..(wanted + skip) as u8 {
                 let bytes = frame(name, place, filler);
                 if splices && filler > 1 {
@@ -280,7 +280,7 @@ impl Model {
             Outcome::One(reply) => assert_eq!((reply, caller.is_many), (own(0), false)),
             Outcome::Many(replies) => assert_eq!(replies, (0..caller.replies).map(own).collect::<Vec<_>>()),
             Outcome::Failed(failure) => {
-                let Failure { kind, ran, replies, sent_bytes } = *failure;
+                let SubmissionError { kind, ran, replies, sent_bytes } = *failure;
                 let received = replies.len() as u32;
                 assert_eq!(replies, (0..received).map(own).collect::<Vec<_>>());
                 let is_timeout = matches!(kind, ErrorKind::Timeout(_));
@@ -396,8 +396,8 @@ proptest! {
     }
 }
 
-fn one(timeout: Option<Duration>) -> Carriage {
-    Carriage { replies: 1, skip: 0, kind: Kind::One, timeout }
+fn one(timeout: Option<Duration>) -> Submission {
+    Submission { replies: 1, skip: 0, kind: Kind::One, timeout }
 }
 
 fn append(bytes: &'static [u8]) -> impl FnOnce(&mut Out) {
@@ -443,7 +443,7 @@ fn the_first_replies_of_many_may_come_before_the_last_command_is_sent() {
     let mut state = State::new(Instant::now());
     let (mut wave, mut wake) = (Out::default(), Vec::new());
     let ticket =
-        state.submit(Carriage { replies: 2, skip: 0, kind: Kind::Many, timeout: None }, None, append(b"onetwo"));
+        state.submit(Submission { replies: 2, skip: 0, kind: Kind::Many, timeout: None }, None, append(b"onetwo"));
     state.take_wave(&mut wave);
     state.note_written(3);
     state.complete(&mut vec![Value::Integer(1)], &mut wake).unwrap();

@@ -3,7 +3,7 @@
 use crate::command::{Command, CommandSpec};
 use crate::commands::spec;
 use crate::error::{Error, Ran};
-use crate::net::lane::{Failure, Kind};
+use crate::net::lane::{Kind, SubmissionError};
 use crate::net::out::Out;
 use crate::proto::slot::Slot;
 use crate::reply::Value;
@@ -12,7 +12,7 @@ use crate::transaction::Sealed;
 
 /// See the module.
 #[derive(Clone, Copy)]
-pub(crate) enum Parcel<'p, 'a> {
+pub(crate) enum Payload<'p, 'a> {
     Command(&'p Command<'a>),
     Encoded { spec: &'static CommandSpec, slot: Option<Slot>, bytes: &'p [u8] },
     Transaction(&'p Sealed),
@@ -20,12 +20,12 @@ pub(crate) enum Parcel<'p, 'a> {
 
 /// What travels, and how.
 #[derive(Clone)]
-pub(crate) struct Errand<'p, 'a> {
-    pub(crate) parcel: Parcel<'p, 'a>,
+pub(crate) struct Request<'p, 'a> {
+    pub(crate) payload: Payload<'p, 'a>,
     pub(crate) way: Way,
 }
 
-impl<'p, 'a> Parcel<'p, 'a> {
+impl<'p, 'a> Payload<'p, 'a> {
     pub(crate) fn spec(&self) -> &'static CommandSpec {
         match self {
             Self::Command(command) => command.spec(),
@@ -82,7 +82,7 @@ impl<'p, 'a> Parcel<'p, 'a> {
     }
 
     /// Whether it was run, when it failed on its way.
-    pub(crate) fn ran(&self, failure: &Failure) -> Ran {
+    pub(crate) fn ran(&self, failure: &SubmissionError) -> Ran {
         match self {
             // Until its last byte has come it does nothing.
             Self::Transaction(sealed) if failure.sent_bytes < sealed.bytes().len() => Ran::NotSent,
@@ -91,7 +91,7 @@ impl<'p, 'a> Parcel<'p, 'a> {
     }
 
     /// On the way that its description says.
-    pub(crate) fn usual(self) -> Errand<'p, 'a> {
-        Errand { parcel: self, way: Way::Usual }
+    pub(crate) fn usual(self) -> Request<'p, 'a> {
+        Request { payload: self, way: Way::Usual }
     }
 }

@@ -1,5 +1,5 @@
-//! Proof that replies are those of the commands that were sent: a token behind them that the server has to repeat in
-//! its place.
+//! Checks that replies are those of the commands that were sent: a token behind them that the server has to repeat
+//! in its place.
 //!
 //! The protocol numbers nothing: the n-th reply is taken for that of the n-th command. If a server or a proxy ever
 //! drops or doubles one, all that follow belong to others. With [`verify_replies`](crate::Config::verify_replies) that
@@ -7,7 +7,7 @@
 
 use crate::config::Config;
 use crate::error::{ErrorKind, Ran, ServerError};
-use crate::net::lane::{Carriage, Failure, Kind, Lane, Outcome};
+use crate::net::lane::{Kind, Lane, Outcome, Submission, SubmissionError};
 use crate::net::out::Out;
 use crate::reply::Value;
 
@@ -15,9 +15,9 @@ const TOKEN_BYTES: usize = 16;
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Proof([u8; TOKEN_BYTES]);
+pub(crate) struct ReplyCheck([u8; TOKEN_BYTES]);
 
-impl Proof {
+impl ReplyCheck {
     /// A new one, if replies are to be verified.
     #[inline]
     pub(crate) fn wanted(config: &Config) -> Option<Self> {
@@ -29,9 +29,9 @@ impl Proof {
         Self(std::array::from_fn(|at| b"0123456789abcdef"[(number >> (4 * at) & 0xf) as usize]))
     }
 
-    /// The carriage with the proof as its last reply.
-    pub(crate) fn of(carriage: Carriage) -> Carriage {
-        Carriage { replies: carriage.replies + 1, kind: Kind::Many, ..carriage }
+    /// The submission with the check as its last reply.
+    pub(crate) fn of(submission: Submission) -> Submission {
+        Submission { replies: submission.replies + 1, kind: Kind::Many, ..submission }
     }
 
     pub(crate) fn encode(&self, out: &mut Out) {
@@ -41,10 +41,10 @@ impl Proof {
         page.extend_from_slice(b"\r\n");
     }
 
-    /// The outcome without the proof, gathered as `kind` says. Without a valid proof no reply is given out, and the
+    /// The outcome without the check, gathered as `kind` says. Without a valid check no reply is given out, and the
     /// connection is given up.
     pub(crate) fn check(&self, outcome: Outcome, kind: Kind, lane: &Lane) -> Outcome {
-        let checked = self.proven(outcome, kind);
+        let checked = self.verified(outcome, kind);
         if let Outcome::Failed(failure) = &checked
             && let ErrorKind::Protocol(reason) = &failure.kind
         {
@@ -53,11 +53,11 @@ impl Proof {
         checked
     }
 
-    fn proven(&self, outcome: Outcome, kind: Kind) -> Outcome {
+    fn verified(&self, outcome: Outcome, kind: Kind) -> Outcome {
         let mut values = match outcome {
             Outcome::Many(values) => values,
             Outcome::One(value) => vec![value],
-            // What came before the loss is not proven.
+            // What came before the loss is not verified.
             Outcome::Failed(mut failure) => {
                 failure.replies.clear();
                 return Outcome::Failed(failure);
@@ -76,7 +76,7 @@ impl Proof {
             _ => "verify_replies: a reply is not that of its command".to_owned(),
         };
         let kind = ErrorKind::Protocol(reason.into());
-        Outcome::Failed(Box::new(Failure {
+        Outcome::Failed(Box::new(SubmissionError {
             kind,
             ran: Ran::MaybeExecuted,
             replies: Vec::new(),
@@ -91,25 +91,26 @@ mod tests {
 
     use super::*;
 
-    fn token(proof: &Proof) -> Value {
-        Value::Bulk(Bytes::copy_from_slice(&proof.0))
+    fn token(check: &ReplyCheck) -> Value {
+        Value::Bulk(Bytes::copy_from_slice(&check.0))
     }
 
     #[test]
     fn what_is_proven_is_as_before() {
-        let proof = Proof::new();
-        let one = proof.proven(Outcome::Many(vec![Value::Integer(1), token(&proof)]), Kind::One);
+        let check = ReplyCheck::new();
+        let one = check.verified(Outcome::Many(vec![Value::Integer(1), token(&check)]), Kind::One);
         assert!(matches!(one, Outcome::One(Value::Integer(1))));
-        let many = proof.proven(Outcome::Many(vec![Value::Integer(1), Value::Null, token(&proof)]), Kind::Many);
+        let many = check.verified(Outcome::Many(vec![Value::Integer(1), Value::Null, token(&check)]), Kind::Many);
         assert!(matches!(many, Outcome::Many(values) if values == [Value::Integer(1), Value::Null]));
     }
 
     #[test]
     fn nothing_else_is_given_out() {
-        let proof = Proof::new();
+        let check = ReplyCheck::new();
         let refused = Value::Error(Bytes::from_static(b"NOPERM no"));
-        for last in [Value::Integer(1), token(&Proof::new()), refused, Value::Null] {
-            let Outcome::Failed(failure) = proof.proven(Outcome::Many(vec![Value::Integer(1), last]), Kind::One) else {
+        for last in [Value::Integer(1), token(&ReplyCheck::new()), refused, Value::Null] {
+            let Outcome::Failed(failure) = check.verified(Outcome::Many(vec![Value::Integer(1), last]), Kind::One)
+            else {
                 panic!()
             };
             assert!(matches!(failure.kind, ErrorKind::Protocol(_)) && failure.ran == Ran::MaybeExecuted);
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn no_two_are_alike() {
-        let proofs: std::collections::HashSet<_> = (0..1000).map(|_| Proof::new().0).collect();
-        assert_eq!(proofs.len(), 1000);
+        let checks: std::collections::HashSet<_> = (0..1000).map(|_| ReplyCheck::new().0).collect();
+        assert_eq!(checks.len(), 1000);
     }
 }
