@@ -106,13 +106,11 @@ impl<'a, T: FromReply> Call<'a, T> {
             return self.traced();
         }
         let core = self.client.core();
-        if self.route.is_some() || core.config().verify_replies || !follow::is_ordinary(core, &self.command) {
-            let (client, options, route) = (self.client, self.options, self.route.take());
-            let (name, command) = (self.command.name(), self.take_command());
-            let special = async move { special::run(client, &command, route.as_deref(), options).await };
-            return Stage::Slow(name, Box::pin(special));
-        }
-        match core.lane_for(&self.command) {
+        let slot = match special::short_way(core, &self.command) {
+            Ok(slot) if self.route.is_none() && !core.config().verify_replies => slot,
+            _ => return self.special(),
+        };
+        match core.lane_of(self.command.spec(), slot) {
             Ok(lane) => match Flight::begin(
                 core.fitting(lane, Payload::Command(&self.command)),
                 &self.command,
@@ -124,6 +122,15 @@ impl<'a, T: FromReply> Call<'a, T> {
             },
             Err(error) => self.slow(Failure::NoRoute(error), Instant::now()),
         }
+    }
+
+    /// By a route of its own, or to several nodes.
+    #[cold]
+    fn special(&mut self) -> Stage<'a> {
+        let (client, options, route) = (self.client, self.options, self.route.take());
+        let (name, command) = (self.command.name(), self.take_command());
+        let special = async move { special::run(client, &command, route.as_deref(), options).await };
+        Stage::Slow(name, Box::pin(special))
     }
 
     /// Somebody is to be told how it ends.

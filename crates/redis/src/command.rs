@@ -167,18 +167,19 @@ impl<'a> Command<'a> {
         self.args.get(position).map(Self::slot_of)
     }
 
-    /// Whether no two keys lie in different slots.
-    #[must_use]
+    /// The slot of all its keys, if it has a key.
+    ///
+    /// # Errors
+    /// Two keys lie in different slots.
     #[inline]
-    pub(crate) fn has_one_slot(&self) -> bool {
+    pub(crate) fn only_slot(&self) -> Result<Option<Slot>, SeveralSlots> {
         // Nearly every command: it has one key.
-        match self.spec.keys {
-            [KeySpec { begin: BeginSearch::Index(_), find: FindKeys::Range { last: 0, .. } }] => true,
-            _ => {
-                let mut slots = self.key_positions().filter_map(|at| self.args.get(at)).map(Self::slot_of);
-                slots.next().is_none_or(|first| slots.all(|slot| slot == first))
-            }
+        if let [KeySpec { begin: BeginSearch::Index(_), find: FindKeys::Range { last: 0, .. } }] = self.spec.keys {
+            return Ok(self.slot());
         }
+        let mut slots = self.key_positions().filter_map(|at| self.args.get(at)).map(Self::slot_of);
+        let first = slots.next();
+        if slots.all(|slot| Some(slot) == first) { Ok(first) } else { Err(SeveralSlots) }
     }
 
     /// Positions of all keys among the arguments.
@@ -222,6 +223,10 @@ impl<'a> Command<'a> {
         Command { spec: self.spec, args: self.args.into_iter().map(Arg::into_owned).collect() }
     }
 }
+
+/// Keys of one command lie in different slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SeveralSlots;
 
 /// A command without a word. Servers pass over an empty array without a reply, and the next command's would be taken
 /// for it: they answer an empty name.

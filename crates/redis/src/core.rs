@@ -144,6 +144,7 @@ impl Core {
     }
 
     /// The lane for a command of which only the slot is known.
+    #[inline]
     pub(crate) fn lane_of(&self, spec: &CommandSpec, slot: Option<Slot>) -> Result<Arc<Lane>, Error> {
         match &self.servers {
             Servers::Single(single) => single.lane_of(spec, || slot),

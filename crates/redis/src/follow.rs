@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 use crate::call::{CallOptions, Flight};
-use crate::command::{Command, Flags, RequestPolicy};
 use crate::config::{NodeAddress, Overload, ReadFrom};
 use crate::copy::Sink;
 use crate::core::Core;
@@ -35,19 +34,6 @@ pub(crate) enum Failure {
     Outcome(Arc<Lane>, Outcome),
     /// What that was judged to be.
     Failed(Arc<Lane>, Error),
-}
-
-/// Whether a command takes the short way: to the lane of its key and back.
-#[inline]
-pub(crate) fn is_ordinary(core: &Core, command: &Command<'_>) -> bool {
-    let spec = command.spec();
-    if spec.flags.has_any(Flags::BLOCKING.and(Flags::CONNECTION_STATE).and(Flags::WHILE_BUSY)) {
-        return false;
-    }
-    if !core.is_cluster() {
-        return true;
-    }
-    if spec.keys.is_empty() { spec.request == RequestPolicy::Default } else { command.has_one_slot() }
 }
 
 /// Goes on with a request after `failure`, until its reply or its deadline.

@@ -12,11 +12,11 @@ use crate::client::Client;
 use crate::command::{Command, CommandSpec};
 use crate::commands::Commands;
 use crate::error::{Error, Misuse, Ran};
-use crate::follow;
 use crate::metrics::{Observed, batch_name};
 use crate::net::out::Out;
 use crate::proto::slot::Slot;
 use crate::reply::{FromReply, Value};
+use crate::special;
 
 /// Commands that are sent together. Their replies come back in the order they were queued; each may fail alone.
 ///
@@ -109,14 +109,13 @@ impl<'a> Pipeline<'a> {
     }
 
     fn push(&mut self, command: Command<'a>) {
-        if !follow::is_ordinary(self.client.core(), &command) {
+        let Ok(slot) = special::short_way(self.client.core(), &command) else {
             self.items.push(Item::Whole(command));
             return;
-        }
+        };
         let start = self.encoded.len();
         command.encode(&mut self.encoded);
-        let (spec, slot) = (command.spec(), command.slot());
-        self.items.push(Item::Encoded { spec, slot, range: start..self.encoded.len() });
+        self.items.push(Item::Encoded { spec: command.spec(), slot, range: start..self.encoded.len() });
     }
 
     /// Sends all commands and awaits all replies. A command that failed says so in its own place.

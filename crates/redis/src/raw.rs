@@ -20,13 +20,13 @@ use crate::config::{Config, NodeAddress};
 use crate::core::Core;
 use crate::dedicated::Dedicated;
 use crate::error::Error;
-use crate::follow;
 use crate::net::out::Out;
 use crate::node::{LaneOptions, Replies};
 use crate::proto::slot::Slot;
 use crate::reply::Value;
 use crate::request::{Payload, Request};
 use crate::route::Route;
+use crate::special;
 pub use crate::stream::{NodeKind, NodeStream};
 pub use budget::ReplyBudget;
 
@@ -92,12 +92,7 @@ impl RawClient {
     #[must_use]
     #[inline]
     pub fn encoded<'p>(&self, command: &Command<'_>, bytes: &'p [u8]) -> Option<Encoded<'p>> {
-        let core = self.client.core();
-        if !follow::is_ordinary(core, command) {
-            return None;
-        }
-        // With one lane there is nothing to choose.
-        let slot = if core.is_cluster() || core.config().lanes > 1 { command.slot() } else { None };
+        let slot = special::short_way(self.client.core(), command).ok()?;
         Some(Encoded { spec: command.spec(), slot, bytes })
     }
 

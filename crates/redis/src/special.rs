@@ -39,6 +39,26 @@ use crate::route::{NodeReply, Route, Way};
 /// How long to wait for the topology of a cluster before looking again.
 pub(crate) const TOPOLOGY_PAUSE: Duration = Duration::from_millis(50);
 
+/// A command that does not simply go to the lane of its key and back.
+pub(crate) struct LongWay;
+
+/// The slot of a command that takes the short way, to the lane of its key and back; none where a slot leads nowhere
+/// else than none. It is computed here, and only here.
+#[inline]
+pub(crate) fn short_way(core: &Core, command: &Command<'_>) -> Result<Option<Slot>, LongWay> {
+    let spec = command.spec();
+    if spec.flags.has_any(Flags::BLOCKING.and(Flags::CONNECTION_STATE).and(Flags::WHILE_BUSY)) {
+        return Err(LongWay);
+    }
+    if !core.is_cluster() {
+        return Ok(if core.config().lanes > 1 { command.slot() } else { None });
+    }
+    if spec.keys.is_empty() {
+        return if spec.request == RequestPolicy::Default { Ok(None) } else { Err(LongWay) };
+    }
+    command.only_slot().map_err(|_| LongWay)
+}
+
 /// Runs such a command, or any on the way that its caller chose.
 pub(crate) async fn run(
     client: &Client,
