@@ -1,8 +1,8 @@
 """Writes `commands/spec.rs`: the table of command specifications."""
 
-from tables import BLOCKING, CONNECTION_STATE, HARMLESS, KEYS, MOVABLE_KEYS, WHILE_BUSY
+from tables import BLOCKING, CONNECTION_STATE, HARMLESS, KEYS, MOVABLE_KEYS, RUNS_CODE, WHILE_BUSY
 
-FLAGS = ("READONLY", "WRITE", "BLOCKING", "CONNECTION_STATE", "ADMIN", "MOVABLE_KEYS", "WHILE_BUSY")
+FLAGS = ("READONLY", "WRITE", "BLOCKING", "CONNECTION_STATE", "ADMIN", "MOVABLE_KEYS", "WHILE_BUSY", "RUNS_CODE")
 # The commands that name sets of key specifications, in this order; others name theirs by themselves.
 NAMESAKES = ("GET", "MGET", "MSET", "RENAME", "OBJECT ENCODING", "BLPOP", "EVAL", "ZUNION", "ZUNIONSTORE", "SINTERSTORE")
 
@@ -53,6 +53,8 @@ def flags_of(name, command, subcommands):
         flags.add("CONNECTION_STATE")
     if name in WHILE_BUSY:
         flags.add("WHILE_BUSY")
+    if name in RUNS_CODE:
+        flags.add("RUNS_CODE")
     if name in MOVABLE_KEYS:
         flags.add("MOVABLE_KEYS")
     if name in HARMLESS or name.endswith(" HELP"):

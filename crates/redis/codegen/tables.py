@@ -11,6 +11,9 @@ CONNECTION_STATE = {
 # What a server answers while a script or function keeps it busy, and that ends it or tells of it.
 WHILE_BUSY = {"FUNCTION KILL", "FUNCTION STATS", "SCRIPT KILL", "SHUTDOWN"}
 
+# They run what somebody else wrote, and may answer with any code after it has written.
+RUNS_CODE = {"EVAL", "EVALSHA", "EVALSHA_RO", "EVAL_RO", "FCALL", "FCALL_RO"}
+
 # Not for applications: no typed method. `HELP` subcommands have none either, their reply is for people.
 INTERNAL = {
     "DEBUG", "PFDEBUG", "PFSELFTEST", "RESTORE-ASKING", "SENTINEL CONFIG", "SENTINEL DEBUG", "SENTINEL IS-MASTER-DOWN-BY-ADDR",

@@ -31,46 +31,10 @@ impl<'a> Command<'a> {
         Self { spec, args: SmallVec::new() }
     }
 
-    /// A command by name, for what has no typed method. `name` is one word (`"GET"`, `"FT.SEARCH"`) or two
-    /// (`"CLIENT INFO"`).
-    ///
-    /// A known name brings its description with it (keys, policies); of an unknown one the first argument is taken for
-    /// the key.
-    #[must_use]
-    pub fn raw(name: &str) -> Self {
-        if let Some(spec) = crate::commands::lookup(name) {
-            return Self::new(spec);
-        }
-        let mut command = Self::new(&UNKNOWN);
-        for word in name.split_ascii_whitespace() {
-            command.args.push(Arg::from(word.to_owned()));
-        }
-        command
-    }
-
-    /// The same command with its description, which one that was put together word by word does not have:
-    /// `raw("CLIENT").arg("REPLY")`. Without it, nobody would know that it must not run on a shared connection, or
-    /// where its keys are.
-    #[inline]
-    pub(crate) fn resolved(self) -> Self {
-        if self.spec.words == 0 { self.looked_up() } else { self }
-    }
-
-    #[cold]
-    fn looked_up(mut self) -> Self {
-        let word = |at: usize| match self.args.get(at).map(Arg::to_bytes) {
-            Some(bytes) if bytes.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b'-') => {
-                String::from_utf8(bytes.into_owned()).unwrap_or_default()
-            }
-            _ => String::new(),
-        };
-        let (name, subcommand) = (word(0), word(1));
-        let spec = crate::commands::lookup(&format!("{name} {subcommand}")).or_else(|| crate::commands::lookup(&name));
-        if let Some(spec) = spec {
-            self.args.drain(..usize::from(spec.words));
-            self.spec = spec;
-        }
-        self
+    /// The same command with its description, whose words are its first arguments now.
+    pub(crate) fn described(mut self, spec: &'static CommandSpec) -> Self {
+        self.args.drain(..usize::from(spec.words));
+        Self { spec, ..self }
     }
 
     /// Adds one argument.

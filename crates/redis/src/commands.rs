@@ -4,6 +4,7 @@
 //! [`spec`] what is known about each command before it is sent. `COMMANDS.md` lists them all.
 
 mod choices;
+mod named;
 pub mod options;
 pub mod spec;
 mod typed;

@@ -16,7 +16,6 @@ use crate::metrics::Observed;
 use crate::net::lane::SubmissionError;
 use crate::net::out::Out;
 use crate::pool::Lease;
-use crate::proto::retry;
 use crate::reply::{FromReply, Value, mismatch};
 use crate::route::Route;
 use crate::special;
@@ -183,7 +182,7 @@ impl Dedicated {
     }
 
     async fn exchange_unobserved(&mut self, command: Command<'_>, options: CallOptions) -> Result<Value, Error> {
-        let name = command.name();
+        let (name, spec) = (command.name(), command.spec());
         check(&command)?;
         self.note(&command);
         if self.has_own_identity {
@@ -195,9 +194,7 @@ impl Dedicated {
         let value = self.exchange_all(&out, 1, options.timeout, name).await?.pop().unwrap_or(Value::Null);
         match value {
             Value::Error(text) => {
-                let server = ServerError::parse(&text);
-                let ran = retry::ran(name, &server);
-                Err(Error::new(server, ran, name).at(Arc::clone(self.lease.node())))
+                Err(Error::answered(spec, ServerError::parse(&text)).at(Arc::clone(self.lease.node())))
             }
             value @ Value::TooDeep => {
                 let error = mismatch("a reply within max_depth", &value);

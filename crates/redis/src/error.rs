@@ -1,15 +1,21 @@
 //! What can go wrong with a command: who is to blame, whether it may have run, and what to do now.
 
-pub(crate) mod codes;
+mod outcome;
 mod partial;
-
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+mod server;
+pub(crate) mod table;
+mod timeout;
 
 use pilotlight_resp::DecodeError;
+use std::fmt;
+use std::sync::Arc;
 
+use crate::command::CommandSpec;
+pub use outcome::{Advice, Ran};
 pub use partial::PartialFailure;
+pub use server::ServerError;
+use table::Judgement;
+pub use timeout::{TimeoutReport, TimeoutStage};
 
 /// Why a command has no reply, or an unwanted one.
 ///
@@ -23,6 +29,8 @@ struct Inner {
     ran: Ran,
     command: &'static str,
     node: Option<Arc<str>>,
+    /// Of the command that the server answered, if it is known: it may have been a script that spoke.
+    spec: Option<&'static CommandSpec>,
 }
 
 /// The culprit.
@@ -170,13 +178,6 @@ pub enum Misuse {
     },
 }
 
-/// An error that the server sent, `CODE message`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerError {
-    text: Box<str>,
-    code_len: usize,
-}
-
 /// The reply does not have the type that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, the server sent {found}")]
@@ -189,79 +190,17 @@ pub struct ReplyError {
     pub server: Option<ServerError>,
 }
 
-/// What was going on when a deadline passed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimeoutReport {
-    /// How long the command was given.
-    pub timeout: Duration,
-    /// How long it had waited.
-    pub age: Duration,
-    /// Whether it was waiting to be written (`queued`) or for its reply (`sent`), or for a connection.
-    pub stage: TimeoutStage,
-    /// Why there was no connection, if there was none.
-    pub problem: Option<Arc<str>>,
-    /// Commands not yet written on its lane.
-    pub queued: usize,
-    /// Commands whose replies are awaited on its lane.
-    pub in_flight: usize,
-    /// Bytes of those.
-    pub in_flight_bytes: usize,
-    /// Bytes not yet written.
-    pub queued_bytes: usize,
-    /// Bytes read of a reply that is not complete.
-    pub unparsed_bytes: usize,
-    /// Time since the lane last read anything; `None`: never.
-    pub last_read: Option<Duration>,
-    /// How late the lane's own timer ran: a large value means that the runtime is starved.
-    pub runtime_lag: Duration,
-}
-
-/// Where a command was when its deadline passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimeoutStage {
-    /// There was no connection.
-    Connecting,
-    /// It was not written yet.
-    Queued,
-    /// Its reply had not come.
-    Sent,
-    /// It waited for the byte budget.
-    Budget,
-    /// It waited for one of the [connections that are not shared](crate::Config::max_blocking_connections).
-    Pool,
-}
-
-/// Whether the command was run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ran {
-    /// Certainly not: the server did not get the whole of it, or refused it unread.
-    NotSent,
-    /// Not known: it was sent and the reply did not come.
-    MaybeExecuted,
-    /// The server answered.
-    Executed,
-}
-
-/// What a caller can do about an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
-    /// The same command will fail again.
-    Never,
-    /// Try again, after a pause.
-    Retry,
-    /// Another node has the slot; the client follows by itself.
-    Redirect,
-    /// The node is not what it was: connect anew and try again.
-    Reconnect,
-    /// The topology of the cluster is stale.
-    RefreshTopology,
-}
-
 impl Error {
     /// An error of `command`.
     #[must_use]
     pub fn new(kind: impl Into<ErrorKind>, ran: Ran, command: &'static str) -> Self {
-        Self(Box::new(Inner { kind: kind.into(), ran, command, node: None }))
+        Self(Box::new(Inner { kind: kind.into(), ran, command, node: None, spec: None }))
+    }
+
+    /// The server's answer to a command of this description.
+    pub(crate) fn answered(spec: &'static CommandSpec, error: ServerError) -> Self {
+        let Judgement { ran, .. } = table::judge(spec, &error);
+        Self(Box::new(Inner { kind: error.into(), ran, command: spec.name, node: None, spec: Some(spec) }))
     }
 
     /// The same error, at `node`.
@@ -320,6 +259,11 @@ impl Error {
         }
     }
 
+    /// What `error`, which is this one or its cause, means for the command.
+    pub(crate) fn judge(&self, error: &ServerError) -> Judgement {
+        self.0.spec.map_or_else(|| table::judge_own(error), |spec| table::judge(spec, error))
+    }
+
     /// What to do now. Whether that is safe is [`Error::ran`]'s to say.
     #[must_use]
     pub fn advice(&self) -> Advice {
@@ -329,7 +273,7 @@ impl Error {
             | ErrorKind::Rejected(_)
             | ErrorKind::Writer(_)
             | ErrorKind::Closed => Advice::Never,
-            ErrorKind::Server(error) => codes::row(self.command(), error).remedy.advice(),
+            ErrorKind::Server(error) => self.judge(error).remedy.advice(),
             ErrorKind::Aborted(Aborted::Refused { error, .. }) => error.advice(),
             ErrorKind::Aborted(Aborted::Changed { .. }) => Advice::Retry,
             ErrorKind::Partial(partial) => partial.failed().next().map_or(Advice::Never, |(_, error)| error.advice()),
@@ -384,88 +328,4 @@ impl From<DecodeError> for ErrorKind {
     fn from(error: DecodeError) -> Self {
         Self::Protocol(error.to_string().into())
     }
-}
-
-impl ServerError {
-    /// The error whose line or blob is `text`. Bytes that are not UTF-8 are replaced.
-    #[must_use]
-    pub fn parse(text: &[u8]) -> Self {
-        let text: Box<str> = String::from_utf8_lossy(text).into();
-        // The code is the first word if it is in capitals, as all of the servers' are.
-        let word = text.split([' ', '\n']).next().unwrap_or_default();
-        let is_code = !word.is_empty()
-            && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_' || byte.is_ascii_digit());
-        let code_len = if is_code { word.len() } else { 0 };
-        Self { text, code_len }
-    }
-
-    /// Its first word, in capitals: `ERR`, `WRONGTYPE`, `MOVED`; empty if there is none.
-    #[must_use]
-    pub fn code(&self) -> &str {
-        &self.text[..self.code_len]
-    }
-
-    /// What follows the code.
-    #[must_use]
-    pub fn message(&self) -> &str {
-        self.text[self.code_len..].trim_start()
-    }
-
-    /// Code and message.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// What to do about it, if it is the server's own and not a script's: [`Error::advice`] knows which command it
-    /// answers.
-    #[must_use]
-    pub fn advice(&self) -> Advice {
-        codes::row("", self).remedy.advice()
-    }
-}
-
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for ServerError {}
-
-impl fmt::Display for TimeoutReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match self.stage {
-            TimeoutStage::Connecting => "waiting for a connection",
-            TimeoutStage::Queued => "not yet written",
-            TimeoutStage::Sent => "waiting for the reply",
-            TimeoutStage::Budget => "waiting for the byte budget",
-            TimeoutStage::Pool => "waiting for one of max_blocking_connections",
-        };
-        write!(
-            f,
-            "timed out after {:?} (limit {:?}), {stage}; queued {} ({} bytes), in flight {} ({} bytes), unparsed {} bytes, ",
-            readable(self.age),
-            self.timeout,
-            self.queued,
-            self.queued_bytes,
-            self.in_flight,
-            self.in_flight_bytes,
-            self.unparsed_bytes
-        )?;
-        if let Some(problem) = &self.problem {
-            write!(f, "no connection because of: {problem}; ")?;
-        }
-        match self.last_read {
-            Some(age) => write!(f, "last read {:?} ago", readable(age))?,
-            None => write!(f, "nothing read yet")?,
-        }
-        write!(f, ", runtime lag {:?}", readable(self.runtime_lag))
-    }
-}
-
-/// Without the digits that nobody reads.
-fn readable(duration: Duration) -> Duration {
-    let unit = if duration < Duration::from_millis(10) { 1_000 } else { 1_000_000 };
-    Duration::from_nanos((duration.as_nanos() as u64 / unit) * unit)
 }

@@ -12,6 +12,7 @@ use crate::call::{CallOptions, Flight};
 use crate::config::{NodeAddress, Overload, ReadFrom};
 use crate::copy::Sink;
 use crate::core::Core;
+use crate::error::table::About;
 use crate::error::{Advice, Error, ErrorKind, Ran, ServerError, TimeoutReport, TimeoutStage};
 use crate::net::lane::{Kind, Lane, Outcome, Refused, Submission, Ticket};
 use crate::net::out::Out;
@@ -262,9 +263,8 @@ impl<'j, 'a, 's> RetryLoop<'j, 'a, 's> {
             Failure::NoRoute(error) => Judged::Failed(None, error),
             Failure::Failed(lane, error) => Judged::Failed(Some(lane), error),
             Failure::Outcome(lane, Outcome::One(Value::Error(text))) => {
-                let server = ServerError::parse(&text);
-                let ran = retry::ran(name, &server);
-                Judged::Failed(Some(Arc::clone(&lane)), error(ErrorKind::Server(server), ran, &lane))
+                let error = Error::answered(self.request.payload.spec(), ServerError::parse(&text));
+                Judged::Failed(Some(Arc::clone(&lane)), error.at(lane.node()))
             }
             Failure::Outcome(lane, Outcome::One(value @ Value::TooDeep)) => {
                 let kind = ErrorKind::Reply(mismatch("a reply within max_depth", &value));
@@ -375,7 +375,7 @@ impl<'j, 'a, 's> RetryLoop<'j, 'a, 's> {
                 self.retries += 1;
                 self.core.want_refresh(refresh);
                 if let (Some(lane), Some(problem)) = (&lane, error.server())
-                    && matches!(problem.code(), "LOADING" | "MASTERDOWN")
+                    && error.judge(problem).about == About::Readiness
                 {
                     // Until the handshake shows that it is ready again, the replica is not asked for reads.
                     lane.reconnect(problem.text(), asked);
@@ -469,8 +469,7 @@ impl<'j, 'a, 's> RetryLoop<'j, 'a, 's> {
         }
         let asked = lane.map_or_else(|| NodeAddress::tcp("", 0), |lane| lane.address());
         let attempt = Attempt {
-            command: self.request.payload.name(),
-            flags: self.request.payload.spec().flags,
+            spec: self.request.payload.spec(),
             repeat: if self.options.is_retryable { Repeat::Allowed } else { Repeat::IfReadOnly },
             asked: self.core.asked(&asked),
             role: lane.map_or(crate::proto::topology::Role::Primary, |lane| lane.role()),

@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::command::{Arg, Args, Command, CommandSpec};
 use crate::commands::{Commands, spec};
 use crate::config::ReadFrom;
+use crate::error::table::About;
 use crate::error::{Error, Ran};
 use crate::reply::{FromReply, Value};
 use crate::route::Route;
@@ -188,9 +189,8 @@ impl<'a, T: FromReply> Invocation<'a, T> {
         };
         let by_name = send(self.call.by_name()).await;
         // Not an answer of the script, which may have any code.
-        let is_unknown = |error: &Error| {
-            error.ran() == Ran::NotSent && error.server().is_some_and(|error| error.code() == "NOSCRIPT")
-        };
+        let is_unknown =
+            |error: &Error| error.server().is_some_and(|server| error.judge(server).about == About::UnknownScript);
         let value = match by_name {
             Err(error) if is_unknown(&error) => send(self.call.with_source()).await?,
             done => done?,

@@ -306,7 +306,7 @@ async fn fan_out(core: &Core, command: &Command<'_>, to: Everywhere, options: Ca
 fn cause_of(cause: Cause<Error>, command: &Command<'_>) -> Error {
     match cause {
         Cause::Failed(error) => error,
-        Cause::Server(server) => Error::new(server, Ran::Executed, command.name()),
+        Cause::Server(server) => Error::answered(command.spec(), server).with_ran(Ran::Executed),
         Cause::Shape { expected, found } => {
             Error::new(crate::error::ReplyError { expected, found, server: None }, Ran::Executed, command.name())
         }

@@ -10,7 +10,7 @@ pub(crate) use outcome::Sealed;
 
 use crate::call::CallOptions;
 use crate::client::Client;
-use crate::command::{Command, Flags};
+use crate::command::{Command, CommandSpec, Flags};
 use crate::commands::Commands;
 use crate::dedicated::Dedicated;
 use crate::error::{Error, Misuse, Ran};
@@ -43,7 +43,7 @@ pub struct Transaction<'a> {
     id: PipelineId,
     /// `MULTI` and the commands.
     encoded: Out,
-    names: Vec<&'static str>,
+    specs: Vec<&'static CommandSpec>,
     slot: Option<Slot>,
     /// The first mistake.
     problem: Option<Error>,
@@ -71,7 +71,7 @@ impl<'a> Transaction<'a> {
     fn new(target: Target<'a>, options: CallOptions) -> Self {
         let mut encoded = Out::contiguous_only();
         encoded.page().extend_from_slice(outcome::MULTI);
-        Self { target, id: PipelineId::next(), encoded, names: Vec::new(), slot: None, problem: None, options }
+        Self { target, id: PipelineId::next(), encoded, specs: Vec::new(), slot: None, problem: None, options }
     }
 
     /// Another deadline for the whole.
@@ -91,13 +91,13 @@ impl<'a> Transaction<'a> {
     /// Commands so far.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.names.len()
+        self.specs.len()
     }
 
     /// Whether there are none yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.specs.is_empty()
     }
 
     /// Queues any command.
@@ -110,7 +110,7 @@ impl<'a> Transaction<'a> {
             self.problem.get_or_insert(error);
         }
         command.encode(&mut self.encoded);
-        self.names.push(command.name());
+        self.specs.push(command.spec());
     }
 
     fn check(&mut self, command: &Command<'_>) -> Result<(), Error> {
@@ -156,11 +156,11 @@ impl<'a> Transaction<'a> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
-        if self.names.is_empty() {
+        if self.specs.is_empty() {
             return Ok(Replies::new(self.id, Vec::new(), Vec::new()));
         }
         let max_bytes = self.client().core().config().max_queued_bytes;
-        let Self { target, id, mut encoded, names, slot, options, .. } = self;
+        let Self { target, id, mut encoded, specs, slot, options, .. } = self;
         encoded.page().extend_from_slice(outcome::EXEC);
         if encoded.len() > max_bytes {
             let misuse = Misuse::TooLarge { limit: "max_queued_bytes", bytes: encoded.len(), max_bytes };
@@ -171,8 +171,9 @@ impl<'a> Transaction<'a> {
             Target::Own(connection) => &connection.client().clone(),
         };
         let config = client.core().config();
-        let observed = Observed::begin(config).map(|it| (it, batch_name("MULTI", names.iter().copied()), names.len()));
-        let sealed = Sealed::new(encoded, names, slot);
+        let observed = Observed::begin(config)
+            .map(|it| (it, batch_name("MULTI", specs.iter().map(|spec| spec.name)), specs.len()));
+        let sealed = Sealed::new(encoded, specs, slot);
         let values = match target {
             Target::Shared(client) => shared(client, &sealed, options).await,
             Target::Own(connection) => own(connection, &sealed, options).await,
@@ -203,6 +204,6 @@ impl<'a> Commands<'a> for &mut Transaction<'_> {
 
     fn run<T: FromReply>(self, command: Command<'a>) -> Queued<T> {
         self.push(&command.resolved());
-        Queued::new(self.id, self.names.len() - 1)
+        Queued::new(self.id, self.specs.len() - 1)
     }
 }

@@ -42,10 +42,11 @@ impl Flags {
     pub const ADMIN: Self = Self(1 << 4);
     /// The keys cannot be told from the specification alone.
     pub const MOVABLE_KEYS: Self = Self(1 << 5);
-
     /// Answered while a script or function keeps the server busy, on another connection than the script's: it ends the
     /// script, or tells of it.
     pub const WHILE_BUSY: Self = Self(1 << 6);
+    /// Runs what somebody else wrote, or is not known: it may answer with any error code after it has written.
+    pub const RUNS_CODE: Self = Self(1 << 7);
 
     /// Both sets together.
     #[must_use]
@@ -169,7 +170,7 @@ pub static UNKNOWN: CommandSpec = CommandSpec {
     preamble: b"",
     words: 0,
     arity: -1,
-    flags: Flags::WRITE.and(Flags::MOVABLE_KEYS),
+    flags: Flags::WRITE.and(Flags::MOVABLE_KEYS).and(Flags::RUNS_CODE),
     keys: &[KeySpec { begin: BeginSearch::Index(1), find: FindKeys::Range { last: 0, step: 1, limit: 0 } }],
     request: RequestPolicy::Default,
     response: ResponsePolicy::Default,

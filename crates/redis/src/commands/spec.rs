@@ -355,15 +355,16 @@ pub static DUMP: CommandSpec = command("DUMP", b"$4\r\nDUMP\r\n", 1, 2).flags(Fl
 /// `ECHO`.
 pub static ECHO: CommandSpec = command("ECHO", b"$4\r\nECHO\r\n", 1, 2).flags(Flags::READONLY);
 /// `EVAL`.
-pub static EVAL: CommandSpec = command("EVAL", b"$4\r\nEVAL\r\n", 1, -3).keys(LIKE_EVAL);
+pub static EVAL: CommandSpec = command("EVAL", b"$4\r\nEVAL\r\n", 1, -3).flags(Flags::RUNS_CODE).keys(LIKE_EVAL);
 /// `EVALSHA`.
-pub static EVALSHA: CommandSpec = command("EVALSHA", b"$7\r\nEVALSHA\r\n", 1, -3).keys(LIKE_EVAL);
+pub static EVALSHA: CommandSpec =
+    command("EVALSHA", b"$7\r\nEVALSHA\r\n", 1, -3).flags(Flags::RUNS_CODE).keys(LIKE_EVAL);
 /// `EVALSHA_RO`.
 pub static EVALSHA_RO: CommandSpec =
-    command("EVALSHA_RO", b"$10\r\nEVALSHA_RO\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_EVAL);
+    command("EVALSHA_RO", b"$10\r\nEVALSHA_RO\r\n", 1, -3).flags(Flags::READONLY.and(Flags::RUNS_CODE)).keys(LIKE_EVAL);
 /// `EVAL_RO`.
 pub static EVAL_RO: CommandSpec =
-    command("EVAL_RO", b"$7\r\nEVAL_RO\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_EVAL);
+    command("EVAL_RO", b"$7\r\nEVAL_RO\r\n", 1, -3).flags(Flags::READONLY.and(Flags::RUNS_CODE)).keys(LIKE_EVAL);
 /// `EXEC`.
 pub static EXEC: CommandSpec = command("EXEC", b"$4\r\nEXEC\r\n", 1, 1).flags(Flags::CONNECTION_STATE);
 /// `EXISTS`.
@@ -381,10 +382,10 @@ pub static EXPIRETIME: CommandSpec =
 /// `FAILOVER`.
 pub static FAILOVER: CommandSpec = command("FAILOVER", b"$8\r\nFAILOVER\r\n", 1, -1).flags(Flags::ADMIN);
 /// `FCALL`.
-pub static FCALL: CommandSpec = command("FCALL", b"$5\r\nFCALL\r\n", 1, -3).keys(LIKE_EVAL);
+pub static FCALL: CommandSpec = command("FCALL", b"$5\r\nFCALL\r\n", 1, -3).flags(Flags::RUNS_CODE).keys(LIKE_EVAL);
 /// `FCALL_RO`.
 pub static FCALL_RO: CommandSpec =
-    command("FCALL_RO", b"$8\r\nFCALL_RO\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_EVAL);
+    command("FCALL_RO", b"$8\r\nFCALL_RO\r\n", 1, -3).flags(Flags::READONLY.and(Flags::RUNS_CODE)).keys(LIKE_EVAL);
 /// `FLUSHALL`.
 pub static FLUSHALL: CommandSpec = command("FLUSHALL", b"$8\r\nFLUSHALL\r\n", 1, -1)
     .flags(Flags::WRITE)

@@ -153,9 +153,7 @@ impl ConnectError {
         match &*self.kind {
             ConnectErrorKind::TlsConfig(_) | ConnectErrorKind::Auth(_) | ConnectErrorKind::NotRedis(_) => true,
             // Too many clients and busy scripts pass; a database that does not exist or a lacking permission do not.
-            ConnectErrorKind::Refused { error, .. } => {
-                error.advice() == Advice::Never && !error.message().starts_with("max number of clients")
-            }
+            ConnectErrorKind::Refused { error, .. } => error.advice() == Advice::Never,
             ConnectErrorKind::Timeout { .. }
             | ConnectErrorKind::Resolve(_)
             | ConnectErrorKind::Dial { .. }

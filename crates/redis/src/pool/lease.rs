@@ -8,10 +8,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::link::{Head, Link};
 use super::{NodePool, Phase, Pool, bounded, overdue};
 use crate::copy::Sink;
+use crate::error::table::{Remedy, judge_own};
 use crate::error::{ErrorKind, Ran, ServerError, TimeoutStage};
 use crate::net::lane::{Lane, SubmissionError};
 use crate::net::out::Out;
-use crate::proto::retry::{Remedy, row};
 use crate::reply::Value;
 
 /// One connection, lent.
@@ -179,7 +179,7 @@ impl Lease {
     fn note(&mut self, values: &[Value]) {
         let is_bad = |value: &Value| match value {
             Value::Error(text) => {
-                let remedy = row("", &ServerError::parse(text)).remedy;
+                let remedy = judge_own(&ServerError::parse(text)).remedy;
                 matches!(remedy, Remedy::Reconnect | Remedy::ReconnectOnce)
             }
             _ => false,

@@ -22,6 +22,7 @@ pub use server::{Role, ServerInfo, ServerMode};
 
 use crate::config::{Credentials, ProtocolChoice};
 use crate::error::ServerError;
+use crate::error::table::{About, judge_own};
 
 /// What `CLIENT SETINFO LIB-NAME` says.
 const LIB_NAME: &[u8] = b"pilotlight-redis";
@@ -259,15 +260,13 @@ impl Handshake {
     }
 
     fn refused(&mut self, sent: Sent, error: ServerError) -> Result<(), HandshakeError> {
-        match error.code() {
+        let about = judge_own(&error).about;
+        match about {
             // Sent to a new connection before anything is read, and then it is closed: no answer to `sent` at all.
-            "ERR" if error.message().starts_with("max number of clients") => {
-                return Err(HandshakeError::Refused { command: "the connection", error });
-            }
-            "DENIED" => return Err(HandshakeError::Refused { command: "the connection", error }),
-            "LOADING" | "MASTERDOWN" => return Err(HandshakeError::NotReady(error)),
-            "WRONGPASS" => return Err(self.auth_rejected(error)),
-            "NOAUTH" if self.plan.credentials.is_none() => return Err(HandshakeError::AuthMissing),
+            About::Connection => return Err(HandshakeError::Refused { command: "the connection", error }),
+            About::Readiness => return Err(HandshakeError::NotReady(error)),
+            About::WrongCredentials => return Err(self.auth_rejected(error)),
+            About::NoCredentials if self.plan.credentials.is_none() => return Err(HandshakeError::AuthMissing),
             _ => {}
         }
         match sent {
@@ -280,11 +279,11 @@ impl Handshake {
                 Ok(())
             }
             Sent::Auth => Err(self.auth_rejected(error)),
-            _ if error.code() == "NOAUTH" => Err(self.auth_rejected(error)),
+            _ if about == About::NoCredentials => Err(self.auth_rejected(error)),
             Sent::Optional | Sent::Info | Sent::Role => Ok(()),
             // A server busy with a script, or a user without the right to PING: commands will tell.
-            Sent::Ping if matches!(error.code(), "BUSY" | "NOPERM") => {
-                self.server.is_busy = error.code() == "BUSY";
+            Sent::Ping if matches!(about, About::Busy | About::Permission) => {
+                self.server.is_busy = about == About::Busy;
                 Ok(())
             }
             Sent::Ping | Sent::Hello | Sent::Required(_) => {

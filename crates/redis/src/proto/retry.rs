@@ -10,8 +10,8 @@ use fastrand::Rng;
 use super::asked::Asked;
 use super::redirect::{Redirect, RedirectKind};
 use super::topology::Role;
-use crate::command::Flags;
-pub use crate::error::codes::{Refusal, Remedy, Row, TABLE, ran, row};
+use crate::command::{CommandSpec, Flags};
+use crate::error::table::{About, Judgement, Remedy, judge};
 use crate::error::{Aborted, Error, ErrorKind, Ran, ServerError};
 
 /// Limits of what is tried for one command.
@@ -31,10 +31,8 @@ pub struct RetryPolicy {
 /// A command's history at the moment it failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Attempt<'a> {
-    /// The command's name ([`crate::command::CommandSpec::name`]).
-    pub command: &'a str,
-    /// What it does ([`crate::command::CommandSpec::flags`]).
-    pub flags: Flags,
+    /// What is known about the command.
+    pub spec: &'a CommandSpec,
     /// Whether the caller allowed to run it twice.
     pub repeat: Repeat,
     /// Who was asked.
@@ -234,7 +232,7 @@ impl Next {
 
 impl Attempt<'_> {
     fn may_repeat(&self) -> bool {
-        self.repeat == Repeat::Allowed || self.flags.has(Flags::READONLY)
+        self.repeat == Repeat::Allowed || self.spec.flags.has(Flags::READONLY)
     }
 
     fn is_exhausted(&self, policy: &RetryPolicy) -> bool {
@@ -250,12 +248,12 @@ impl Attempt<'_> {
 
     /// The first attempt went to a replica: its primary can be asked without any pause.
     fn has_primary_left(&self) -> bool {
-        self.readers == Readers::All && self.role == Role::Replica && self.flags.has(Flags::READONLY)
+        self.readers == Readers::All && self.role == Role::Replica && self.spec.flags.has(Flags::READONLY)
     }
 
     /// A redirect leads to a primary.
     fn may_follow(&self) -> bool {
-        self.readers == Readers::All || self.role == Role::Primary || !self.flags.has(Flags::READONLY)
+        self.readers == Readers::All || self.role == Role::Primary || !self.spec.flags.has(Flags::READONLY)
     }
 }
 
@@ -298,15 +296,15 @@ fn connection(policy: &RetryPolicy, attempt: &Attempt<'_>, ran: Ran, rng: &mut R
 }
 
 fn server(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rng: &mut Rng) -> Next {
-    let remedy = row(attempt.command, error).remedy;
+    let Judgement { ran, remedy, about } = judge(attempt.spec, error);
     if remedy == Remedy::GiveUp {
         return Next::Fail(Stop::Hopeless);
     }
-    if ran(attempt.command, error) != Ran::NotSent && !attempt.may_repeat() {
+    if ran != Ran::NotSent && !attempt.may_repeat() {
         return Next::Fail(Stop::MayHaveRun);
     }
     if remedy == Remedy::Redirect {
-        return redirect(policy, attempt, error, rng);
+        return redirect(policy, attempt, error, about, rng);
     }
     if attempt.is_exhausted(policy) {
         return Next::Fail(Stop::TooManyRetries);
@@ -314,7 +312,7 @@ fn server(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rng:
     let after = policy.pause(attempt.retries, rng);
     match remedy {
         Remedy::GiveUp | Remedy::Redirect => Next::Fail(Stop::Hopeless),
-        Remedy::WaitIfReading if !attempt.flags.has(Flags::READONLY) => Next::Fail(Stop::Hopeless),
+        Remedy::WaitIfReading if !attempt.spec.flags.has(Flags::READONLY) => Next::Fail(Stop::Hopeless),
         // Until its handshake shows that it is ready again, others are asked.
         Remedy::Wait if !attempt.may_follow() => Next::Reconnect { after, refresh: Refresh::No },
         Remedy::Refresh if !attempt.may_follow() => Next::Reconnect { after, refresh: attempt.urgent() },
@@ -332,9 +330,9 @@ fn server(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rng:
     }
 }
 
-fn redirect(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rng: &mut Rng) -> Next {
+fn redirect(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, about: About, rng: &mut Rng) -> Next {
     let in_cluster = attempt.deployment == Deployment::Cluster;
-    if !in_cluster && error.code() != "REDIRECT" {
+    if !in_cluster && about == About::Slot {
         return Next::Fail(Stop::NotACluster);
     }
     if attempt.redirects >= policy.max_redirects {

@@ -12,8 +12,9 @@ use crate::client::Client;
 use crate::command::Command;
 use crate::commands::spec;
 use crate::config::NodeAddress;
+use crate::error::table::Remedy;
 use crate::error::{Error, ErrorKind, Ran};
-use crate::proto::retry::{Refresh, Remedy, row};
+use crate::proto::retry::Refresh;
 use crate::proto::scan::{ClusterScan, Step, Survey, moving_slots, own_epoch, own_slots};
 use crate::proto::slot::{Slot, SlotSet};
 use crate::proto::topology::{Consensus, Node, Topology, consensus};
@@ -79,7 +80,7 @@ async fn ask(client: &Client, command: Command<'_>, route: &Route) -> Result<Sca
 /// The server will never answer otherwise.
 fn is_final(error: &Error) -> bool {
     match error.kind() {
-        ErrorKind::Server(server) => row(error.command(), server).remedy == Remedy::GiveUp,
+        ErrorKind::Server(server) => error.judge(server).remedy == Remedy::GiveUp,
         ErrorKind::Misuse(_) | ErrorKind::Reply(_) | ErrorKind::Closed => true,
         _ => false,
     }

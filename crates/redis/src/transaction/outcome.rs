@@ -1,9 +1,11 @@
 //! What the replies to `MULTI`, its commands and `EXEC` mean together.
 
+use crate::command::CommandSpec;
+use crate::commands::spec;
+use crate::error::table::{About, judge, judge_own};
 use crate::error::{Aborted, Error, ErrorKind, Ran, ReplyError, ServerError};
 use crate::net::out::Out;
 use crate::pipeline::{PipelineId, Replies};
-use crate::proto::retry;
 use crate::proto::slot::Slot;
 use crate::reply::Value;
 
@@ -17,14 +19,14 @@ const BECAUSE: &str = "because of: ";
 #[derive(Debug)]
 pub(crate) struct Sealed {
     encoded: Out,
-    names: Vec<&'static str>,
+    specs: Vec<&'static CommandSpec>,
     slot: Option<Slot>,
 }
 
 impl Sealed {
     /// `encoded`: from `MULTI` to `EXEC`.
-    pub(super) fn new(encoded: Out, names: Vec<&'static str>, slot: Option<Slot>) -> Self {
-        Self { encoded, names, slot }
+    pub(super) fn new(encoded: Out, specs: Vec<&'static CommandSpec>, slot: Option<Slot>) -> Self {
+        Self { encoded, specs, slot }
     }
 
     pub(crate) fn slot(&self) -> Option<Slot> {
@@ -42,7 +44,7 @@ impl Sealed {
     /// One for each command, for `MULTI` and for `EXEC`.
     #[expect(clippy::cast_possible_truncation, reason = "each has bytes, and the bytes are limited")]
     pub(crate) fn replies(&self) -> u32 {
-        self.names.len() as u32 + 2
+        self.specs.len() as u32 + 2
     }
 
     /// The commands' replies from all replies, or why it was not run.
@@ -53,25 +55,24 @@ impl Sealed {
         if let Value::Error(text) = multi {
             return Err(self.without_multi(text, queued));
         }
-        let refused = self.names.iter().zip(queued).enumerate().find_map(|(index, (command, reply))| match reply {
-            Value::Error(text) => Some(Aborted::Refused { index, command, error: ServerError::parse(text) }),
+        let refused = self.specs.iter().zip(queued).enumerate().find_map(|(index, (spec, reply))| match reply {
+            Value::Error(text) => Some(Aborted::Refused { index, command: spec.name, error: ServerError::parse(text) }),
             _ => None,
         });
         match (exec, refused) {
-            (Value::Array(values), _) if values.len() == self.names.len() => Ok(values),
+            (Value::Array(values), _) if values.len() == self.specs.len() => Ok(values),
             (Value::Null, _) => Err(Error::new(Aborted::Changed { attempts: 1 }, Ran::NotSent, "EXEC")),
             (Value::Error(_), Some(refused)) => Err(Error::new(refused, Ran::NotSent, "EXEC")),
             (Value::Error(text), None) => {
                 // The cluster refuses an EXEC as a whole, too: MOVED, ASK, TRYAGAIN, as it would each of its commands.
                 let error = ServerError::parse(&text);
                 let error = match error.message().split_once(BECAUSE) {
-                    Some((_, reason)) if error.code() == "EXECABORT" => {
+                    Some((_, reason)) if judge_own(&error).about == About::Transaction => {
                         ServerError::parse(reason.trim_start_matches('-').as_bytes())
                     }
                     _ => error,
                 };
-                let ran = retry::ran("EXEC", &error);
-                Err(Error::new(error, ran, "EXEC"))
+                Err(Error::answered(&spec::EXEC, error))
             }
             (other, _) => Err(unexpected("a reply for each command", other.type_name())),
         }
@@ -79,8 +80,8 @@ impl Sealed {
 
     /// `MULTI` was refused, so each command was on its own.
     fn without_multi(&self, text: &[u8], queued: &[Value]) -> Error {
-        let none_ran = queued.iter().zip(&self.names).all(|(reply, name)| match reply {
-            Value::Error(text) => retry::ran(name, &ServerError::parse(text)) == Ran::NotSent,
+        let none_ran = queued.iter().zip(&self.specs).all(|(reply, spec)| match reply {
+            Value::Error(text) => judge(spec, &ServerError::parse(text)).ran == Ran::NotSent,
             _ => false,
         });
         let ran = if none_ran { Ran::NotSent } else { Ran::Executed };
@@ -89,13 +90,14 @@ impl Sealed {
 
     /// Each reply in the place of its command. Errors of commands are theirs.
     pub(super) fn replies_of(self, id: PipelineId, values: Vec<Value>) -> Replies {
-        let reply = |(value, &name): (Value, &&'static str)| {
+        let reply = |(value, &spec): (Value, &&'static CommandSpec)| {
             Some(match value {
-                Value::Error(text) => Err(Error::new(ServerError::parse(&text), Ran::Executed, name)),
+                Value::Error(text) => Err(Error::answered(spec, ServerError::parse(&text)).with_ran(Ran::Executed)),
                 value => Ok(value),
             })
         };
-        Replies::new(id, values.into_iter().zip(&self.names).map(reply).collect(), self.names)
+        let replies = values.into_iter().zip(&self.specs).map(reply).collect();
+        Replies::new(id, replies, self.specs.iter().map(|spec| spec.name).collect())
     }
 }
 
@@ -119,7 +121,7 @@ mod tests {
     }
 
     fn settle(multi: &'static str, queued: [&'static str; 2], exec: Value) -> Result<Vec<Value>, Error> {
-        let sealed = Sealed::new(Out::contiguous_only(), vec!["SET", "INCR"], None);
+        let sealed = Sealed::new(Out::contiguous_only(), vec![&spec::SET, &spec::INCR], None);
         sealed.settle(vec![simple(multi), simple(queued[0]), simple(queued[1]), exec])
     }
 
@@ -175,6 +177,6 @@ mod tests {
             Ran::Executed,
             "expected a reply for each command, the server sent array",
         );
-        assert!(Sealed::new(Out::contiguous_only(), vec!["SET"], None).settle(vec![]).is_err());
+        assert!(Sealed::new(Out::contiguous_only(), vec![&spec::SET], None).settle(vec![]).is_err());
     }
 }

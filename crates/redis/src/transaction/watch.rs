@@ -6,9 +6,10 @@ use crate::client::Client;
 use crate::command::{Args, Command};
 use crate::commands::spec;
 use crate::dedicated::Dedicated;
+use crate::error::table::Remedy;
 use crate::error::{Aborted, Error, ErrorKind, Misuse, Ran};
 use crate::proto::redirect::Redirect;
-use crate::proto::retry::{Refresh, Remedy, row};
+use crate::proto::retry::Refresh;
 use crate::route::Route;
 
 /// Attempts before a transaction whose keys are changed all the time is given up.
@@ -96,7 +97,7 @@ impl Client {
     fn may_go_elsewhere(&self, connection: &Dedicated, error: &Error) -> bool {
         let Some(server) = error.server().filter(|_| error.ran() == Ran::NotSent) else { return false };
         let address = connection.lease().lane().address();
-        match row(error.command(), server).remedy {
+        match error.judge(server).remedy {
             Remedy::Redirect => {
                 if let Ok(Some(to)) = Redirect::detect(server, &self.core().asked(&address))
                     && let Some(slot) = to.moved()

@@ -7,6 +7,7 @@ use pilotlight_resp::encode;
 
 use super::{Kind, Topic, by_slot};
 use crate::error::ServerError;
+use crate::error::table::{About, judge_own};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -104,8 +105,8 @@ impl Round {
         }
         // A node that has lost the slot ends the subscription by itself, and refuses to do it again
         // (valkey-io/valkey#1066): that command looks answered and is not. `PING` has no key.
-        let is_about_keys = matches!(error.code(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "CROSSSLOT");
-        if self.unsubscribes.pop_front().is_some() || is_about_keys { Blame::Unsubscribe } else { Blame::Ping }
+        let is_about_slot = judge_own(error).about == About::Slot;
+        if self.unsubscribes.pop_front().is_some() || is_about_slot { Blame::Unsubscribe } else { Blame::Ping }
     }
 
     pub(super) fn into_ending(self) -> HashSet<Topic> {
