@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use pilotlight_redis::proto::slot::{SLOTS, Slot};
+use pilotlight_redis::{SLOTS, Slot};
 
 /// Reads in a row that fail before one stops to ask.
 pub const MAX_FAILURES: u32 = 5;

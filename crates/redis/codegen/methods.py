@@ -195,7 +195,7 @@ def options(commands, group, head):
 
 def builder(kind, what, ways, constructors=False):
     default = "" if constructors else ", Default"
-    parts = [f"/// {what}\n#[derive(Debug, Clone{default})]\npub struct {kind}<'a>(pub(in crate::commands) Choices<'a>);\n"]
+    parts = [f"/// {what}\n#[derive(Debug, Clone{default})]\npub struct {kind}<'a>(pub(crate) Choices<'a>);\n"]
     parts.append(f"impl<'a> {kind}<'a> {{")
     if not constructors:
         parts.append("/// None yet.\n#[must_use]\npub fn new() -> Self {\n    Self::default()\n}\n")

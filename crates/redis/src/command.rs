@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 pub use arg::{Arg, Args, Pairs, Triples};
 pub use spec::{BeginSearch, Blocking, CommandSpec, FindKeys, Flags, KeySpec, RequestPolicy, ResponsePolicy, UNKNOWN};
 
-use crate::net::out::Out;
+use crate::out::Out;
 use crate::proto::slot::Slot;
 
 /// A command with its arguments. Up to four arguments need no heap.

@@ -1,18 +1,17 @@
 //! What can go wrong with a command: who is to blame, whether it may have run, and what to do now.
 
 mod outcome;
-mod partial;
 mod server;
 pub(crate) mod table;
 mod timeout;
 
-use pilotlight_resp::DecodeError;
 use std::fmt;
 use std::sync::Arc;
 
+use pilotlight_resp::{DecodeError, Value};
+
 use crate::command::CommandSpec;
 pub use outcome::{Advice, Ran};
-pub use partial::PartialFailure;
 pub use server::ServerError;
 use table::Judgement;
 pub use timeout::{TimeoutReport, TimeoutStage};
@@ -106,6 +105,12 @@ pub enum ErrorKind {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
+}
+
+/// What came of each key of a command that was split by slot, when not all parts succeeded.
+#[derive(Clone)]
+pub struct PartialFailure {
+    keys: Vec<Result<Value, Error>>,
 }
 
 /// Why a transaction was not run.
@@ -327,5 +332,56 @@ impl From<ServerError> for ErrorKind {
 impl From<DecodeError> for ErrorKind {
     fn from(error: DecodeError) -> Self {
         Self::Protocol(error.to_string().into())
+    }
+}
+
+impl PartialFailure {
+    /// By key, in the caller's order.
+    pub(crate) fn new(keys: Vec<Result<Value, Error>>) -> Self {
+        Self { keys }
+    }
+
+    /// For each key in the caller's order: its element of the reply, or, of a command with one reply for all keys, the
+    /// reply to the part of the command that the key was in (`DEL`: how many of that part were deleted); or why there
+    /// is none.
+    pub fn keys(&self) -> &[Result<Value, Error>] {
+        &self.keys
+    }
+
+    /// The keys that failed, counted from 0 in the caller's order, and why.
+    pub fn failed(&self) -> impl Iterator<Item = (usize, &Error)> {
+        self.keys.iter().enumerate().filter_map(|(key, reply)| reply.as_ref().err().map(|error| (key, error)))
+    }
+
+    /// Of the whole: not run if no part was, run if every part was.
+    pub(crate) fn ran(&self) -> Ran {
+        let of = |reply: &Result<Value, Error>| reply.as_ref().map_or_else(Error::ran, |_| Ran::Executed);
+        match self.keys.first().map(of) {
+            Some(first) if self.keys.iter().all(|reply| of(reply) == first) => first,
+            _ => Ran::MaybeExecuted,
+        }
+    }
+}
+
+impl fmt::Display for PartialFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} keys failed", self.failed().count(), self.keys.len())?;
+        match self.failed().next() {
+            Some((key, error)) => write!(f, ", the first of them is key {key}: {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// As the text: there may be very many keys.
+impl fmt::Debug for PartialFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartialFailure({self})")
+    }
+}
+
+impl std::error::Error for PartialFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.failed().next().map(|(_, error)| error as _)
     }
 }

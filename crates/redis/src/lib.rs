@@ -32,62 +32,34 @@
 //! The client needs a tokio runtime with I/O and time enabled; [`blocking::Client`] brings its own, for programs
 //! without. It forbids unsafe code.
 
-mod batch;
-pub mod blocking;
-mod call;
+mod address;
 mod client;
-mod cluster;
 pub mod command;
 pub mod commands;
 pub mod config;
-mod copy;
-mod core;
-mod dedicated;
+mod credentials;
+mod engine;
 pub mod error;
-mod finder;
-mod follow;
-mod large;
 pub mod metrics;
-mod monitor;
 mod net;
-mod node;
-mod observe;
-mod pipeline;
-mod pool;
-pub mod proto;
-mod pubsub;
-pub mod raw;
-mod readers;
+mod observer;
+mod out;
+mod proto;
 pub mod reply;
-mod reply_check;
-mod request;
-mod route;
-mod scan;
-mod script;
-mod sentinel;
-mod single;
-mod special;
 mod stats;
-mod stream;
-mod tracking;
-mod transaction;
 
-pub use call::Call;
-pub use client::Client;
+pub use client::{
+    CacheConfig, CacheMode, Cached, CachedCall, Call, Client, Dedicated, DedicatedCall, Event, GapReason, Invocation,
+    MemberScan, Message, Monitor, Monitored, NodeReply, Pipeline, Queued, Replies, Route, Scan, ScanToken, Script,
+    ScriptCommand, Subscription, TokenError, Transaction, blocking, raw,
+};
 pub use command::{Arg, Args, Command, Pairs};
 pub use commands::Commands;
 pub use config::Config;
-pub use dedicated::{Dedicated, DedicatedCall};
 pub use error::{Aborted, Advice, Error, ErrorKind, Misuse, PartialFailure, Ran, ReplyError, ServerError};
-pub use monitor::{Monitor, Monitored};
-pub use net::lane::{Counters, Snapshot};
 pub use net::{AuthError, ConnectError, ConnectErrorKind, ConnectStage};
-pub use pipeline::{Pipeline, Queued, Replies};
-pub use pubsub::{Event, GapReason, Message, Subscription};
+pub use proto::slot::{SLOTS, Slot};
+pub use proto::slot_set::{SlotSet, SlotSetError};
+pub use proto::topology::Role;
 pub use reply::{FromReply, Value};
-pub use route::{NodeReply, Route};
-pub use scan::{MemberScan, Scan, ScanToken, TokenError};
-pub use script::{Invocation, Script, ScriptCommand};
-pub use stats::{LaneStats, PoolNodeStats, PoolStats, Stats, TopologyStats};
-pub use tracking::{CacheConfig, CacheMode, CacheStats, Cached, CachedCall};
-pub use transaction::Transaction;
+pub use stats::{CacheStats, Counters, LaneStats, PoolNodeStats, PoolStats, Snapshot, Stats, TopologyStats};

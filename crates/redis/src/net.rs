@@ -1,12 +1,11 @@
-//! Sockets: lanes, their drivers, dialling.
+//! One connection: dialling, TLS, the handshake, reading and writing.
 
+pub(crate) mod budget;
 pub(crate) mod connect;
 mod connect_error;
+pub(crate) mod connection;
 mod dial;
-pub(crate) mod exchange;
 mod handshake;
-pub(crate) mod lane;
-pub(crate) mod out;
 pub(crate) mod renewal;
 pub(crate) mod stream;
 #[cfg(feature = "tls")]

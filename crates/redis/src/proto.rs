@@ -1,16 +1,17 @@
 //! Decisions without I/O: no socket, clock or random source is named here.
 
-pub mod aggregate;
-pub mod asked;
-pub mod backoff;
-pub mod handshake;
+pub(crate) mod aggregate;
+pub(crate) mod asked;
+pub(crate) mod backoff;
+pub(crate) mod handshake;
 pub(crate) mod monitored;
-pub mod redirect;
-pub mod refresh;
-pub mod retry;
-pub mod scan;
+pub(crate) mod redirect;
+pub(crate) mod refresh;
+pub(crate) mod retry;
+pub(crate) mod scan;
 pub(crate) mod sentinel;
-pub mod slot;
-pub mod split;
+pub(crate) mod slot;
+pub(crate) mod slot_set;
+pub(crate) mod split;
 pub(crate) mod subscriptions;
-pub mod topology;
+pub(crate) mod topology;

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::net::lane::Snapshot;
 use crate::proto::topology::Role;
-use crate::tracking::CacheStats;
 
 /// A client at one moment. Counters are since it was made. Its `Display` is a table, a line for each connection.
 ///
@@ -42,6 +40,82 @@ pub struct LaneStats {
     pub lane: usize,
     /// Its numbers.
     pub snapshot: Snapshot,
+}
+
+/// A lane at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Since the lane began.
+    pub counters: Counters,
+    /// Commands not yet written.
+    pub queued: usize,
+    /// Commands whose replies are awaited.
+    pub in_flight: usize,
+    /// Of [`max_queued_bytes`](crate::Config::max_queued_bytes).
+    pub budget_used_bytes: usize,
+    /// Waiters, including those whose callers have left before the reply.
+    pub cells_in_use: usize,
+    /// Whether there is a connection.
+    pub is_connected: bool,
+    /// How long the node took to answer a `PING` lately, on average: on an idle connection, or with
+    /// [`ReadFrom::LowestLatency`](crate::config::ReadFrom::LowestLatency) on any. `None`: it was not measured on this
+    /// connection.
+    pub latency: Option<Duration>,
+}
+
+/// What a lane has done so far. Plain numbers behind the lane's lock; a snapshot costs nobody anything.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Commands accepted.
+    pub commands: u64,
+    /// Waves written: calls to the kernel for one or many commands.
+    pub waves: u64,
+    /// Commands that their caller wrote itself because the lane was idle.
+    pub inline_writes: u64,
+    /// Reads that brought something.
+    pub reads: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Replies whose callers had gone.
+    pub abandoned: u64,
+    /// Deadlines that passed.
+    pub timeouts: u64,
+    /// Commands that gave way to later ones ([`Overload::Shed`](crate::config::Overload::Shed)).
+    pub shed: u64,
+    /// Connections made.
+    pub connects: u64,
+    /// Attempts to connect that failed.
+    pub connect_failures: u64,
+    /// Connections lost.
+    pub disconnects: u64,
+    /// Pushes received.
+    pub pushes: u64,
+}
+
+/// A cache at one moment. Counters are since it was made. In OpenTelemetry (Redis' names): `redis.client.csc.requests`
+/// by `redis.client.csc.result` are `hits`, and `misses` with `shared`; `redis.client.csc.items` are `entries`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Calls answered without the server.
+    pub hits: u64,
+    /// Requests to the server.
+    pub misses: u64,
+    /// Calls that waited for a request of another one.
+    pub shared: u64,
+    /// Keys of which servers told that they changed.
+    pub invalidations: u64,
+    /// How often all was forgotten: `FLUSHALL` and the like, and [`clear`](crate::Cached::clear).
+    pub flushes: u64,
+    /// Connections lost, with all that had been read on them.
+    pub losses: u64,
+    /// Replies kept, with those that will not be used any more and are not evicted yet.
+    pub entries: usize,
+    /// Their memory in bytes.
+    pub bytes: u64,
+    /// The cache's connections.
+    pub lanes: Vec<LaneStats>,
 }
 
 /// Connections that are not shared, at one moment: of blocking commands, and those that callers have for themselves.
@@ -165,6 +239,20 @@ impl fmt::Display for PoolStats {
     }
 }
 
+impl fmt::Display for CacheStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hits, misses, shared, invalidations, flushes, losses, entries, bytes: size, .. } = self;
+        let calls = hits + misses + shared;
+        let rate = if calls == 0 { 0.0 } else { 100.0 * *hits as f64 / calls as f64 };
+        write!(
+            f,
+            "cache {rate:.1} % hits of {calls} calls ({hits} hits, {misses} misses, {shared} shared), {entries} replies in {}, ",
+            bytes(*size)
+        )?;
+        write!(f, "{invalidations} invalidations, {flushes} flushes, {losses} connections lost")
+    }
+}
+
 impl LaneStats {
     fn row(&self) -> [String; HEADS.len()] {
         let Snapshot { counters, .. } = self.snapshot;
@@ -192,7 +280,7 @@ impl LaneStats {
 }
 
 /// A size with a unit, four digits at most.
-pub(crate) fn bytes(bytes: u64) -> String {
+fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1 << 10 {
         return format!("{bytes} B");
@@ -209,7 +297,6 @@ pub(crate) fn bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::lane::Counters;
 
     fn lane(node: &str, role: Role, commands: u64) -> LaneStats {
         let counters = Counters { commands, bytes_read: commands * 100, ..Counters::default() };

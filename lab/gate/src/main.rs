@@ -9,7 +9,7 @@ use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use pilotlight_pipe::frame::{FrameHeader, MAX_FRAME, split_frame};
 use pilotlight_pipe::head::{RequestHead, decode_request, decode_response, encode_request, encode_response};
-use pilotlight_redis::proto::slot::Slot;
+use pilotlight_redis::Slot;
 use pilotlight_resp::{Decoder, Frame, Limits, Value, encode};
 
 #[global_allocator]

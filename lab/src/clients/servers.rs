@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use pilotlight_redis::proto::slot::Slot;
+use pilotlight_redis::Slot;
 
 use super::variant::version_of;
 use super::workload::{KEYS, VALUES};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use pilotlight_redis::proto::slot::SlotSet;
+use pilotlight_redis::SlotSet;
 
 use super::migrate::MigrateArgs;
 use super::output::Output;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use pilotlight_redis::Command;
-use pilotlight_redis::proto::slot::SlotSet;
+use pilotlight_redis::SlotSet;
 use serde_json::json;
 
 use super::arguments::{FailoverArgs, RebalanceArgs, ReshardArgs};

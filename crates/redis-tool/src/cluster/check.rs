@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pilotlight_redis::proto::slot::{SLOTS, Slot, SlotSet};
+use pilotlight_redis::{SLOTS, Slot, SlotSet};
 use serde::Serialize;
 
 use super::nodes::Nodes;

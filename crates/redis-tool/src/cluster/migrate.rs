@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use pilotlight_redis::proto::slot::Slot;
+use pilotlight_redis::Slot;
 use pilotlight_redis::{Arg, Command};
 
 use super::nodes::{Node, Nodes};

@@ -1,6 +1,6 @@
 //! Which slots should go where. Pure: nobody is asked.
 
-use pilotlight_redis::proto::slot::{SLOTS, Slot, SlotSet};
+use pilotlight_redis::{SLOTS, Slot, SlotSet};
 
 /// A primary as a plan sees it.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use pilotlight_redis::Command;
-use pilotlight_redis::proto::slot::SLOTS;
+use pilotlight_redis::SLOTS;
 use serde::Serialize;
 
 use super::nodes::{Facts, Node, Nodes};

@@ -1,7 +1,7 @@
 //! `CLUSTER NODES`, read: the cluster as one node sees it.
 
 use pilotlight_redis::config::NodeAddress;
-use pilotlight_redis::proto::slot::{Slot, SlotSet};
+use pilotlight_redis::{Slot, SlotSet};
 
 /// One node's view of all nodes, itself included.
 #[derive(Debug, Clone, Default)]

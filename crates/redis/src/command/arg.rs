@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use pilotlight_resp::encode;
 
-use crate::net::out::{MIN_SPLICE_BYTES, Out};
+use crate::out::{MIN_SPLICE_BYTES, Out};
 
 /// One argument. Numbers stay numbers until they are written.
 #[derive(Debug, Clone)]

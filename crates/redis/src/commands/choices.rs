@@ -9,23 +9,23 @@ use crate::command::{Arg, Args, Command};
 
 /// Words in the order of their slots. Words of one slot stay in the order in which they were added.
 #[derive(Clone, Default)]
-pub(in crate::commands) struct Choices<'a>(SmallVec<[(u8, Arg<'a>); 4]>);
+pub(crate) struct Choices<'a>(SmallVec<[(u8, Arg<'a>); 4]>);
 
 impl<'a> Choices<'a> {
     /// Empties `slots`: what is chosen now replaces what was chosen before.
-    pub(in crate::commands) fn without(mut self, slots: Range<u8>) -> Self {
+    pub(crate) fn without(mut self, slots: Range<u8>) -> Self {
         self.0.retain(|(slot, _)| !slots.contains(slot));
         self
     }
 
     /// Adds a word to `slot`.
-    pub(in crate::commands) fn arg(mut self, slot: u8, arg: impl Into<Arg<'a>>) -> Self {
+    pub(crate) fn arg(mut self, slot: u8, arg: impl Into<Arg<'a>>) -> Self {
         self.push(slot, arg.into());
         self
     }
 
     /// Adds words to `slot`.
-    pub(in crate::commands) fn args(mut self, slot: u8, args: impl Args<'a>) -> Self {
+    pub(crate) fn args(mut self, slot: u8, args: impl Args<'a>) -> Self {
         args.each(&mut |arg| self.push(slot, arg));
         self
     }
@@ -45,7 +45,7 @@ impl fmt::Debug for Choices<'_> {
 
 impl<'a> Command<'a> {
     /// Adds the words that were chosen for `slots`.
-    pub(in crate::commands) fn chosen(mut self, choices: &Choices<'a>, slots: Range<u8>) -> Self {
+    pub(crate) fn chosen(mut self, choices: &Choices<'a>, slots: Range<u8>) -> Self {
         for (_, arg) in choices.0.iter().filter(|(slot, _)| slots.contains(slot)) {
             self = self.arg(arg.clone());
         }

@@ -5,8 +5,8 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::BoxFuture;
-use super::address::NodeAddress;
+use crate::address::NodeAddress;
+use crate::credentials::BoxFuture;
 
 /// Makes connections in the client's stead: through a proxy, over another transport, or in memory for tests.
 pub trait Connector: Send + Sync {

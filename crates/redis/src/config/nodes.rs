@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::address::NodeAddress;
-use super::credentials::CredentialProvider;
 use super::tls::TlsConfig;
+use crate::address::NodeAddress;
+use crate::credentials::CredentialProvider;
 
 /// What the configured servers are.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +26,7 @@ pub enum Topology {
 pub struct SentinelConfig {
     /// Name of the primary in the Sentinels' configuration.
     pub master_name: Arc<str>,
-    /// Credentials for the Sentinels; those of the data servers are [`super::Config::credentials`]. Default: none.
+    /// Credentials for the Sentinels; those of the data servers are [`crate::Config::credentials`]. Default: none.
     pub credentials: Option<Arc<dyn CredentialProvider>>,
     /// TLS of the connections to the Sentinels. Default: none.
     pub tls: Option<TlsConfig>,
@@ -50,7 +50,7 @@ pub enum ReadFrom {
     RoundRobin,
     /// A replica in the same availability zone, else the primary if that is in the zone, else another replica, else the
     /// primary. Reads may be stale. Servers tell their zones (Valkey 8; `availability-zone`); for others, see
-    /// [`zones`](super::Config::zones).
+    /// [`zones`](crate::Config::zones).
     AzAffinity {
         /// The client's zone, as the servers' `availability-zone` setting spells it.
         zone: Arc<str>,

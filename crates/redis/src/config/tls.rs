@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::address::NodeAddress;
+use crate::address::NodeAddress;
 
 /// TLS 1.2 or 1.3 of the connections. The default trusts the system's certificate authorities and expects each node's
 /// certificate to name the host that was dialled.

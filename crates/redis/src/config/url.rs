@@ -23,8 +23,11 @@ pub use error::{UrlError, UrlErrorKind};
 
 use self::options::Draft;
 use self::scheme::{Scheme, Servers};
-use super::address::{AddressError, DEFAULT_PORT, DEFAULT_SENTINEL_PORT, NodeAddress};
-use super::{Config, Credentials, SentinelConfig, TlsConfig, Topology};
+use super::nodes::{SentinelConfig, Topology};
+use super::settings::Config;
+use super::tls::TlsConfig;
+use crate::address::{AddressError, DEFAULT_PORT, DEFAULT_SENTINEL_PORT, NodeAddress};
+use crate::credentials::Credentials;
 
 impl Config {
     /// Reads a URL; what it does not name has its default.

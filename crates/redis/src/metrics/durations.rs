@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Observer, Operation};
+use crate::observer::{Observer, Operation};
 
 /// Upper bounds of the histograms' buckets in seconds, as the conventions advise; above the last there is one more
 /// bucket.

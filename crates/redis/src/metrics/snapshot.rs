@@ -1,8 +1,6 @@
 //! What a client has counted, as metrics.
 
-use crate::net::lane::Snapshot;
-use crate::stats::{LaneStats, PoolNodeStats, Stats};
-use crate::tracking::CacheStats;
+use crate::stats::{CacheStats, LaneStats, PoolNodeStats, Snapshot, Stats};
 
 /// A value to be exported.
 #[derive(Debug, Clone, PartialEq)]

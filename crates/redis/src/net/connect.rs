@@ -1,21 +1,20 @@
 //! One attempt to connect, from an address to a connection that is ready for commands.
 
 use std::io::IoSlice;
-use std::sync::Arc;
 
-use bytes::BytesMut;
-use pilotlight_resp::{Decoder, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::connect_error::{ConnectError, ConnectErrorKind, ConnectStage};
+use super::connection::Connection;
 use super::handshake::Session;
-use super::out::{Cursor, MAX_SLICES, Out};
 use super::transport::Transport;
 use super::{dial, handshake};
+use crate::address::NodeAddress;
 use crate::command::Command;
-use crate::config::{Config, CredentialProvider, Credentials, NodeAddress, ReadFrom, TlsConfig, Topology};
-use crate::proto::handshake::{Plan, ReadOnly, ServerInfo, Style};
-use crate::raw::ReplyBudget;
+use crate::config::{Config, ReadFrom, TlsConfig, Topology};
+use crate::credentials::{CredentialProvider, Credentials};
+use crate::out::{Cursor, MAX_SLICES, Out};
+use crate::proto::handshake::{Plan, ReadOnly, Style};
 
 /// What a connection is for: it decides what the handshake asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,27 +31,6 @@ pub(crate) enum Purpose {
     Probe,
     /// Commands to a Sentinel, with its own credentials and TLS.
     Sentinel,
-}
-
-/// A connection after its handshake: the next reply is the one to the next command.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    /// The server's address, as it is announced.
-    pub(crate) address: NodeAddress,
-    /// The stream.
-    pub(crate) transport: Transport,
-    /// Where the decoder is; between two frames.
-    pub(crate) decoder: Decoder,
-    /// Bytes that were read and not decoded.
-    pub(crate) read_buffer: BytesMut,
-    /// Pushes that came during the handshake, in order.
-    pub(crate) pushes: Vec<Vec<Value>>,
-    /// What the server said of itself.
-    pub(crate) server: ServerInfo,
-    /// Who it was told that the client is.
-    pub(crate) credentials: Option<Credentials>,
-    /// What large replies count against.
-    pub(crate) budget: Option<Arc<ReplyBudget>>,
 }
 
 /// Connects to `address`, as the configuration or the cluster names it: the address map is applied here.

@@ -6,8 +6,8 @@ use bytes::BytesMut;
 use pilotlight_resp::{Decoder, Frame, Limits, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::connect::Connection;
 use super::connect_error::ConnectErrorKind;
+use super::connection::Connection;
 use super::transport::Transport;
 use crate::config::NodeAddress;
 use crate::proto::handshake::{Handshake, Plan};

@@ -9,8 +9,8 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::{tcp, unix};
 
-use crate::net::out::{Cursor, MAX_SLICES, Out};
 use crate::net::transport::Transport;
+use crate::out::{Cursor, MAX_SLICES, Out};
 
 /// Most bytes given to one call of `write`, so that a huge wave does not keep the driver from reading.
 const MAX_WRITE_BYTES: usize = 256 * 1024;

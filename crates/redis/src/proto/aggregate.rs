@@ -6,7 +6,7 @@ use crate::reply::Value;
 
 /// Why one part of a command has no usable reply. `E`: what the caller's transport calls a failure.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Cause<E> {
+pub(crate) enum Cause<E> {
     /// There was no reply.
     #[error("{0}")]
     Failed(E),
@@ -28,7 +28,7 @@ pub enum Cause<E> {
 
 /// Why replies cannot become one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum AggregateError<E> {
+pub(crate) enum AggregateError<E> {
     /// A reply that is needed failed.
     #[error("reply {reply}: {cause}")]
     Part {
@@ -51,7 +51,7 @@ pub enum AggregateError<E> {
 ///
 /// # Errors
 /// The policy needs a reply that failed or has another type, or there is no policy.
-pub fn aggregate<E>(policy: ResponsePolicy, replies: Vec<Result<Value, E>>) -> Result<Value, AggregateError<E>> {
+pub(crate) fn aggregate<E>(policy: ResponsePolicy, replies: Vec<Result<Value, E>>) -> Result<Value, AggregateError<E>> {
     if replies.is_empty() {
         return Err(AggregateError::NoReplies);
     }

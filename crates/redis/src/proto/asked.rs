@@ -4,7 +4,7 @@ use crate::config::{AddressMap, NodeAddress};
 
 /// Whether connections are encrypted: some replies name a port for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Security {
+pub(crate) enum Security {
     /// Plain TCP.
     Plain,
     /// TLS.
@@ -13,7 +13,7 @@ pub enum Security {
 
 /// Who gave an answer, and how the addresses in it are to be read.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     /// The address that was dialled. It stands in for a host that the answer leaves out.
     pub address: &'a NodeAddress,
     /// How the connection is secured.
@@ -27,14 +27,14 @@ static IDENTITY: AddressMap = AddressMap::Identity;
 impl<'a> Asked<'a> {
     /// Asked at `address` over plain TCP; announced addresses are dialled as they are.
     #[must_use]
-    pub fn plain(address: &'a NodeAddress) -> Self {
+    pub(crate) fn plain(address: &'a NodeAddress) -> Self {
         Self { address, security: Security::Plain, map: &IDENTITY }
     }
 
     /// What an answer means by `host` and `port`: no host is the host that was asked (`localhost` behind a Unix
     /// socket).
     #[must_use]
-    pub fn announced(&self, host: Option<&str>, port: u16) -> NodeAddress {
+    pub(crate) fn announced(&self, host: Option<&str>, port: u16) -> NodeAddress {
         match host {
             None | Some("") => NodeAddress::tcp(self.address.host().unwrap_or("localhost"), port),
             Some(host) => {
@@ -46,7 +46,7 @@ impl<'a> Asked<'a> {
 
     /// The address to dial for an announced one.
     #[must_use]
-    pub fn dialled(&self, announced: &NodeAddress) -> NodeAddress {
+    pub(crate) fn dialled(&self, announced: &NodeAddress) -> NodeAddress {
         self.map.apply(announced)
     }
 }

@@ -18,7 +18,9 @@ use pilotlight_resp::{Protocol, Value, encode};
 
 mod server;
 
-pub use server::{Role, ServerInfo, ServerMode};
+#[cfg(test)]
+pub(crate) use server::ServerMode;
+pub(crate) use server::{Role, ServerInfo};
 
 use crate::config::{Credentials, ProtocolChoice};
 use crate::error::ServerError;

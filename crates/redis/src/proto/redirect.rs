@@ -7,7 +7,7 @@ use crate::error::ServerError;
 
 /// Where a server says a command belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Redirect {
+pub(crate) struct Redirect {
     /// For how long, and for what.
     pub kind: RedirectKind,
     /// The node as it is announced: its identity.
@@ -18,7 +18,7 @@ pub struct Redirect {
 
 /// What a redirect is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RedirectKind {
+pub(crate) enum RedirectKind {
     /// From now on, the slot is there.
     Moved(Slot),
     /// This once, after `ASKING`: the slot is on its way there.
@@ -30,7 +30,7 @@ pub enum RedirectKind {
 /// A redirect that cannot be followed as it stands.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("redirect {text:?}: {problem}")]
-pub struct RedirectError {
+pub(crate) struct RedirectError {
     /// The whole error text.
     pub text: Box<str>,
     /// What is wrong with it.
@@ -39,7 +39,7 @@ pub struct RedirectError {
 
 /// What is wrong with a redirect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum RedirectProblem {
+pub(crate) enum RedirectProblem {
     /// Words are missing.
     #[error("words are missing")]
     Incomplete,
@@ -62,7 +62,7 @@ impl Redirect {
     ///
     /// # Errors
     /// It is a redirect but cannot be read.
-    pub fn detect(error: &ServerError, asked: &Asked<'_>) -> Result<Option<Self>, RedirectError> {
+    pub(crate) fn detect(error: &ServerError, asked: &Asked<'_>) -> Result<Option<Self>, RedirectError> {
         let words = error.text().get(error.code().len() + 1..).unwrap_or_default();
         let parsed = match error.code() {
             "MOVED" => slot_and_address(words).map(|(slot, at)| (RedirectKind::Moved(slot), at)),
@@ -82,13 +82,13 @@ impl Redirect {
 
     /// Whether `ASKING` has to go before the command.
     #[must_use]
-    pub fn asking(&self) -> bool {
+    pub(crate) fn asking(&self) -> bool {
         matches!(self.kind, RedirectKind::Ask(_))
     }
 
     /// The slot whose owner it states, to be patched in the topology.
     #[must_use]
-    pub fn moved(&self) -> Option<Slot> {
+    pub(crate) fn moved(&self) -> Option<Slot> {
         match self.kind {
             RedirectKind::Moved(slot) => Some(slot),
             RedirectKind::Ask(_) | RedirectKind::Primary => None,

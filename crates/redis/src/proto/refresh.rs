@@ -14,7 +14,7 @@ use crate::config::NodeAddress;
 
 /// How often the topology may be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefreshPolicy {
+pub(crate) struct RefreshPolicy {
     /// Shortest time between refreshes that nobody waits for. Default 1 s.
     pub min_interval: Duration,
     /// Shortest time between refreshes that commands wait for, in the first moments of an outage; later twice as long,
@@ -36,7 +36,7 @@ const MAX_DISPUTES: u32 = 5;
 
 /// What to do now about the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Start a refresh: [`RefreshSchedule::sources`], ask them, then [`RefreshSchedule::finished`].
     Start,
     /// Nothing before that time, unless somebody requests one.
@@ -47,7 +47,7 @@ pub enum Action {
 
 /// How a refresh ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// There is a topology, and it differs from the old one.
     Renewed,
     /// There is a topology, but it says what the old one said: what commands wait for has not happened yet.
@@ -60,7 +60,7 @@ pub enum Outcome {
 
 /// The state machine: requests in, refreshes out.
 #[derive(Debug)]
-pub struct RefreshSchedule {
+pub(crate) struct RefreshSchedule {
     policy: RefreshPolicy,
     rng: Rng,
     wanted: Refresh,
@@ -89,7 +89,7 @@ struct Outage {
 impl RefreshSchedule {
     /// Without a topology yet: the first refresh is due at once.
     #[must_use]
-    pub fn new(policy: RefreshPolicy, mut rng: Rng) -> Self {
+    pub(crate) fn new(policy: RefreshPolicy, mut rng: Rng) -> Self {
         let jitter = rng.f64();
         Self {
             policy,
@@ -108,7 +108,7 @@ impl RefreshSchedule {
 
     /// Somebody found the topology stale. Requests are joined; one that comes while a refresh runs asks for another one
     /// after it.
-    pub fn request(&mut self, now: Instant, how: Refresh) {
+    pub(crate) fn request(&mut self, now: Instant, how: Refresh) {
         self.wanted = self.wanted.max(how);
         if how == Refresh::Urgent {
             // Commands that wait ask again and again: after two quiet intervals it is another outage.
@@ -119,7 +119,7 @@ impl RefreshSchedule {
     }
 
     /// What to do at `now`.
-    pub fn poll(&mut self, now: Instant) -> Action {
+    pub(crate) fn poll(&mut self, now: Instant) -> Action {
         if self.running {
             return Action::Wait;
         }
@@ -137,7 +137,7 @@ impl RefreshSchedule {
     /// Whom to ask in the refresh that starts, in this order: known nodes at random, then seeds; those last that were
     /// asked since the last topology. The first [`RefreshPolicy::parallel`] are asked at once, each of the others if
     /// one before it fails or is silent.
-    pub fn sources(&mut self, known: &[NodeAddress], seeds: &[NodeAddress]) -> Vec<NodeAddress> {
+    pub(crate) fn sources(&mut self, known: &[NodeAddress], seeds: &[NodeAddress]) -> Vec<NodeAddress> {
         let mut known: Vec<_> = known.iter().collect();
         self.rng.shuffle(&mut known);
         let mut sources: Vec<NodeAddress> = Vec::new();
@@ -156,18 +156,18 @@ impl RefreshSchedule {
 
     /// How many sources are asked at once.
     #[must_use]
-    pub fn parallel(&self) -> usize {
+    pub(crate) fn parallel(&self) -> usize {
         self.policy.parallel.max(1)
     }
 
     /// Whoever ran the refreshes was stopped, perhaps in the middle of one; another begins.
-    pub fn restarted(&mut self) {
+    pub(crate) fn restarted(&mut self) {
         self.running = false;
         self.wanted = Refresh::Urgent;
     }
 
     /// The running refresh ended.
-    pub fn finished(&mut self, now: Instant, outcome: Outcome) {
+    pub(crate) fn finished(&mut self, now: Instant, outcome: Outcome) {
         self.running = false;
         let is_first = self.last.replace(now).is_none();
         self.jitter = self.rng.f64();

@@ -16,7 +16,7 @@ use crate::error::{Aborted, Error, ErrorKind, Ran, ServerError};
 
 /// Limits of what is tried for one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RetryPolicy {
+pub(crate) struct RetryPolicy {
     /// Most redirects that are followed. Default 64: with their pauses about ten seconds, so that mostly the deadline
     /// comes first.
     pub max_redirects: u32,
@@ -30,7 +30,7 @@ pub struct RetryPolicy {
 
 /// A command's history at the moment it failed.
 #[derive(Debug, Clone, Copy)]
-pub struct Attempt<'a> {
+pub(crate) struct Attempt<'a> {
     /// What is known about the command.
     pub spec: &'a CommandSpec,
     /// Whether the caller allowed to run it twice.
@@ -55,7 +55,7 @@ pub struct Attempt<'a> {
 
 /// Who may answer a read that a replica did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Readers {
+pub(crate) enum Readers {
     /// The primary, too.
     #[default]
     All,
@@ -65,7 +65,7 @@ pub enum Readers {
 
 /// Whether a command may run twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Repeat {
+pub(crate) enum Repeat {
     /// Only if it changes nothing.
     #[default]
     IfReadOnly,
@@ -75,7 +75,7 @@ pub enum Repeat {
 
 /// What the client is connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deployment {
+pub(crate) enum Deployment {
     /// One server, or a primary found through Sentinel.
     Standalone,
     /// A cluster.
@@ -84,7 +84,7 @@ pub enum Deployment {
 
 /// How a command failed.
 #[derive(Debug, Clone, Copy)]
-pub enum FailureKind<'a> {
+pub(crate) enum FailureKind<'a> {
     /// The server answered with an error.
     Server(&'a ServerError),
     /// There was no connection, or it was lost. [`Ran::NotSent`] if the command did not leave whole, else
@@ -96,7 +96,7 @@ pub enum FailureKind<'a> {
 
 /// The next step for a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// The failure is the result.
     Fail(Stop),
     /// The same node again.
@@ -136,7 +136,7 @@ pub enum Next {
 
 /// Whether and how soon the topology has to be asked for again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Refresh {
+pub(crate) enum Refresh {
     /// It is not in doubt.
     No,
     /// It is stale, but commands find their way (`MOVED`).
@@ -147,7 +147,7 @@ pub enum Refresh {
 
 /// Why nothing more is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// The same command would fail again.
     Hopeless,
     /// It may have run, and running it twice is not allowed.
@@ -164,7 +164,7 @@ pub enum Stop {
 
 /// The next step for a command that failed. `rng` spreads the pauses of many clients.
 #[must_use]
-pub fn next(policy: &RetryPolicy, attempt: &Attempt<'_>, failure: FailureKind<'_>, rng: &mut Rng) -> Next {
+pub(crate) fn next(policy: &RetryPolicy, attempt: &Attempt<'_>, failure: FailureKind<'_>, rng: &mut Rng) -> Next {
     let step = match failure {
         FailureKind::Final => return Next::Fail(Stop::Hopeless),
         FailureKind::Connection(ran) => connection(policy, attempt, ran, rng),
@@ -181,7 +181,7 @@ pub fn next(policy: &RetryPolicy, attempt: &Attempt<'_>, failure: FailureKind<'_
 impl<'a> FailureKind<'a> {
     /// How an error is to be taken.
     #[must_use]
-    pub fn of(error: &'a Error) -> Self {
+    pub(crate) fn of(error: &'a Error) -> Self {
         match error.kind() {
             ErrorKind::Server(server) | ErrorKind::Aborted(Aborted::Refused { error: server, .. }) => {
                 Self::Server(server)
@@ -206,7 +206,7 @@ impl<'a> FailureKind<'a> {
 impl Next {
     /// The pause before the next attempt; `None` if there is none.
     #[must_use]
-    pub fn after(&self) -> Option<Duration> {
+    pub(crate) fn after(&self) -> Option<Duration> {
         match self {
             Self::Fail(_) => None,
             Self::Primary { .. } => Some(Duration::ZERO),
@@ -218,8 +218,9 @@ impl Next {
     }
 
     /// Whether the topology of the cluster has to be asked for again.
+    #[cfg(test)]
     #[must_use]
-    pub fn refresh(&self) -> Refresh {
+    pub(crate) fn refresh(&self) -> Refresh {
         match self {
             Self::Fail(_) | Self::Resubmit { .. } => Refresh::No,
             Self::Redirect { after, .. } if !after.is_zero() => Refresh::Urgent,

@@ -14,20 +14,22 @@
 //! not got it any more: a node to which a slot came back has another epoch than before, and is scanned anew.
 //! [`ClusterScan::observe`] sees most of such slots earlier, one by one.
 
+mod error;
 mod token;
 
 use std::sync::Arc;
 
-pub use token::TokenError;
+pub use error::TokenError;
 
-use super::slot::{Slot, SlotSet};
+use super::slot::Slot;
+use super::slot_set::SlotSet;
 use super::topology::{Node, Topology};
 use crate::config::NodeAddress;
 
 /// How far a scan of the cluster came. Its text ([`std::fmt::Display`], [`std::str::FromStr`]) carries it to another
 /// process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterScan {
+pub(crate) struct ClusterScan {
     visited: SlotSet,
     current: Option<Current>,
     phase: Phase,
@@ -56,7 +58,7 @@ enum Phase {
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// Get a topology that is younger than the last page, and give it to [`ClusterScan::surveyed`].
     Survey,
     /// Send `SCAN cursor` to this node and give the cursor of the reply to [`ClusterScan::page`].
@@ -75,7 +77,7 @@ pub enum Step<'a> {
 
 /// The state of the cluster between two pages.
 #[derive(Clone, Copy)]
-pub struct Survey<'a> {
+pub(crate) struct Survey<'a> {
     /// A topology that was asked for after the last page came.
     pub topology: &'a Topology,
     /// Slots that are being migrated key by key ([`moving_slots`] of each primary). Servers that move slots atomically
@@ -88,13 +90,13 @@ pub struct Survey<'a> {
 impl ClusterScan {
     /// A scan that has not begun.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { visited: SlotSet::new(), current: None, phase: Phase::Survey }
     }
 
     /// What to do next.
     #[must_use]
-    pub fn step(&self) -> Step<'_> {
+    pub(crate) fn step(&self) -> Step<'_> {
         match (&self.current, self.phase) {
             _ if self.visited.is_full() => Step::Done,
             (Some(Current { announced, cursor: Some(cursor), .. }), Phase::Scan) => {
@@ -106,7 +108,7 @@ impl ClusterScan {
     }
 
     /// Ends the node that was scanned, if it was, and chooses the next one.
-    pub fn surveyed(&mut self, survey: &Survey<'_>) {
+    pub(crate) fn surveyed(&mut self, survey: &Survey<'_>) {
         self.observe(survey.topology);
         if let Some(mut current) = self.current.take() {
             current.claim.retain(|slot| !survey.moving.contains(slot));
@@ -124,7 +126,7 @@ impl ClusterScan {
     }
 
     /// The cursor that came with a page.
-    pub fn page(&mut self, cursor: u64) {
+    pub(crate) fn page(&mut self, cursor: u64) {
         if let Some(current) = &mut self.current {
             current.cursor = (cursor != 0).then_some(cursor);
             if cursor == 0 {
@@ -135,7 +137,7 @@ impl ClusterScan {
 
     /// A new topology at any time: slots that left the node that is being scanned will be visited again, even if they
     /// return.
-    pub fn observe(&mut self, topology: &Topology) {
+    pub(crate) fn observe(&mut self, topology: &Topology) {
         if let Some(current) = &mut self.current {
             current.claim.retain(|slot| {
                 owner(topology, slot).is_some_and(|node| is_node(&current.id, &current.announced, node))
@@ -145,7 +147,7 @@ impl ClusterScan {
 
     /// The connection to the node was lost, or it refused the command: it may have been restarted, and its cursor means
     /// nothing then.
-    pub fn node_lost(&mut self) {
+    pub(crate) fn node_lost(&mut self) {
         self.current = None;
         self.phase = Phase::Survey;
     }
@@ -153,13 +155,13 @@ impl ClusterScan {
     /// Whether to hand out a key of the current page. Others were handed out before, or will be when their slot is
     /// visited.
     #[must_use]
-    pub fn wants(&self, key: &[u8]) -> bool {
+    pub(crate) fn wants(&self, key: &[u8]) -> bool {
         self.current.as_ref().is_some_and(|current| current.claim.contains(Slot::of(key)))
     }
 
     /// The slots that were not visited yet.
     #[must_use]
-    pub fn remaining(&self) -> SlotSet {
+    pub(crate) fn remaining(&self) -> SlotSet {
         Slot::all().filter(|&slot| !self.visited.contains(slot)).collect()
     }
 
@@ -200,20 +202,20 @@ impl Current {
 
 /// The slots that the asked node migrates or imports: `[93-<-id]` and `[77->-id]` in its own line of `CLUSTER NODES`.
 #[must_use]
-pub fn moving_slots(cluster_nodes: &str) -> SlotSet {
+pub(crate) fn moving_slots(cluster_nodes: &str) -> SlotSet {
     let slot = |word: &str| word.strip_prefix('[')?.split('-').next()?.parse().ok().and_then(Slot::new);
     own_words(cluster_nodes).filter_map(slot).collect()
 }
 
 /// The configuration epoch of the asked node, by its own line of `CLUSTER NODES`.
 #[must_use]
-pub fn own_epoch(cluster_nodes: &str) -> Option<u64> {
+pub(crate) fn own_epoch(cluster_nodes: &str) -> Option<u64> {
     own_line(cluster_nodes)?.split_ascii_whitespace().nth(6)?.parse().ok()
 }
 
 /// The slots that the asked node has, by its own line of `CLUSTER NODES`; those that it migrates among them.
 #[must_use]
-pub fn own_slots(cluster_nodes: &str) -> SlotSet {
+pub(crate) fn own_slots(cluster_nodes: &str) -> SlotSet {
     let mut slots = SlotSet::new();
     for ranges in own_words(cluster_nodes).filter_map(|word| word.parse().ok()) {
         slots.extend(&ranges);

@@ -1,10 +1,6 @@
 //! Hash slots (Redis Cluster specification, "Key distribution model" and "Hash tags").
 
-mod set;
-
 use std::fmt;
-
-pub use set::{SlotSet, SlotSetError};
 
 /// Number of hash slots of a cluster.
 pub const SLOTS: u16 = 16_384;
@@ -50,7 +46,7 @@ impl fmt::Display for Slot {
 /// that is empty.
 #[must_use]
 #[inline]
-pub fn hash_tag(key: &[u8]) -> &[u8] {
+pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
     let Some(open) = memchr::memchr(b'{', key) else { return key };
     let rest = &key[open + 1..];
     match memchr::memchr(b'}', rest) {
@@ -62,7 +58,7 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
 /// CRC-16/XMODEM (polynomial 0x1021, initial value 0): "123456789" gives 0x31C3. Eight bytes a step.
 #[must_use]
 #[inline]
-pub fn crc16(bytes: &[u8]) -> u16 {
+pub(crate) fn crc16(bytes: &[u8]) -> u16 {
     let (steps, rest) = bytes.as_chunks::<STEP>();
     let crc = steps.iter().fold(0, |crc, step| {
         let [high, low] = u16::to_be_bytes(crc);

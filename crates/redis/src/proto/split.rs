@@ -13,7 +13,7 @@ use crate::reply::Value;
 
 /// Where a command goes.
 #[derive(Debug, Clone)]
-pub enum Route<'a> {
+pub(crate) enum Route<'a> {
     /// It has no key.
     Keyless,
     /// All its keys are in this slot.
@@ -24,7 +24,7 @@ pub enum Route<'a> {
 
 /// A command in parts, one for each slot.
 #[derive(Debug, Clone)]
-pub struct Split<'a> {
+pub(crate) struct Split<'a> {
     /// The parts, by slot.
     pub parts: Vec<Part<'a>>,
     /// How to put their replies together.
@@ -33,7 +33,7 @@ pub struct Split<'a> {
 
 /// The keys of one slot, with the other arguments.
 #[derive(Debug, Clone)]
-pub struct Part<'a> {
+pub(crate) struct Part<'a> {
     /// The slot.
     pub slot: Slot,
     /// The same command, for these keys.
@@ -42,7 +42,7 @@ pub struct Part<'a> {
 
 /// How the replies of parts become the reply of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Join {
+pub(crate) struct Join {
     response: ResponsePolicy,
     /// For each key, in the caller's order: its part and its place among that part's keys.
     keys: Vec<(u32, u32)>,
@@ -51,7 +51,7 @@ pub struct Join {
 
 /// What came of each key, when not all parts succeeded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Partial<E> {
+pub(crate) struct Partial<E> {
     keys: Vec<(u32, u32)>,
     /// Of a command that answers key by key, the part's elements; of another, the part's one reply.
     parts: Vec<Result<Vec<Value>, Cause<E>>>,
@@ -62,7 +62,7 @@ pub struct Partial<E> {
 ///
 /// # Errors
 /// [`Misuse::CrossSlot`]: its keys are in different slots and it cannot be split.
-pub fn route<'a>(command: &Command<'a>) -> Result<Route<'a>, Misuse> {
+pub(crate) fn route<'a>(command: &Command<'a>) -> Result<Route<'a>, Misuse> {
     let mut positions = command.key_positions();
     let slot_at = |position: usize| command.arguments().get(position).map(Command::slot_of);
     let Some(first) = positions.next().and_then(slot_at) else { return Ok(Route::Keyless) };
@@ -130,7 +130,7 @@ impl Join {
     ///
     /// # Errors
     /// A part failed, or its reply does not fit.
-    pub fn join<E>(self, replies: Vec<Result<Value, E>>) -> Result<Value, Partial<E>> {
+    pub(crate) fn join<E>(self, replies: Vec<Result<Value, E>>) -> Result<Value, Partial<E>> {
         let by_key = self.response == ResponsePolicy::Default;
         let mut parts: Vec<Result<Vec<Value>, Cause<E>>> =
             replies.into_iter().take(self.parts).map(|reply| succeeded(reply).map(|value| vec![value])).collect();
@@ -179,20 +179,14 @@ impl Join {
 impl<E> Partial<E> {
     /// Number of keys.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.len()
-    }
-
-    /// Whether there are no keys.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
     }
 
     /// What came of a key, counted in the caller's order: its own element, or the one reply of the part that it was in
     /// (`DEL`: how many of them). `None` if there is no such key.
     #[must_use]
-    pub fn key(&self, key: usize) -> Option<Result<&Value, &Cause<E>>> {
+    pub(crate) fn key(&self, key: usize) -> Option<Result<&Value, &Cause<E>>> {
         let &(part, place) = self.keys.get(key)?;
         let place = if self.by_key { place as usize } else { 0 };
         match self.parts.get(part as usize)? {
@@ -202,13 +196,15 @@ impl<E> Partial<E> {
     }
 
     /// The failed parts: which one of [`Split::parts`], and why.
-    pub fn failures(&self) -> impl Iterator<Item = (usize, &Cause<E>)> {
+    #[cfg(test)]
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (usize, &Cause<E>)> {
         self.parts.iter().enumerate().filter_map(|(part, reply)| reply.as_ref().err().map(|cause| (part, cause)))
     }
 
     /// The first failure, taken out: for those who report one error for the whole.
+    #[cfg(test)]
     #[must_use]
-    pub fn into_first(self) -> Option<(usize, Cause<E>)> {
+    pub(crate) fn into_first(self) -> Option<(usize, Cause<E>)> {
         self.parts.into_iter().enumerate().find_map(|(part, reply)| reply.err().map(|cause| (part, cause)))
     }
 }

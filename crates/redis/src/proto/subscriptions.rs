@@ -21,30 +21,14 @@
 mod link;
 mod round;
 mod said;
+mod topic;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use bytes::Bytes;
-
-use super::slot::Slot;
 use crate::error::{Advice, ServerError};
 use link::Link;
-
-/// The three kinds of subscriptions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Channel,
-    Pattern,
-    Sharded,
-}
-
-/// A channel, pattern or shard channel.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Topic {
-    pub(crate) kind: Kind,
-    pub(crate) name: Bytes,
-}
+pub(crate) use topic::{Kind, Topic};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SubscriberId(u64);
@@ -135,17 +119,6 @@ enum Reception {
     },
     /// He has it again, but other topics are still lost, and he was not told of the gap yet.
     Recovered,
-}
-
-impl Topic {
-    pub(crate) fn new(kind: Kind, name: Bytes) -> Self {
-        Self { kind, name }
-    }
-
-    /// The slot of a shard channel.
-    pub(crate) fn slot(&self) -> Option<Slot> {
-        (self.kind == Kind::Sharded).then(|| Slot::of(&self.name))
-    }
 }
 
 impl<N: Clone + Eq + Hash> Subscriptions<N> {
@@ -408,15 +381,6 @@ impl<N: Clone + Eq + Hash> Subscriptions<N> {
         }
         vain.into_iter().for_each(|who| self.unwant(who, topic, out));
     }
-}
-
-/// Shard channels by slot: a command may not name two slots.
-fn by_slot(topics: Vec<Topic>) -> impl Iterator<Item = Vec<Topic>> {
-    let mut slots: BTreeMap<Option<Slot>, Vec<Topic>> = BTreeMap::new();
-    for topic in topics {
-        slots.entry(topic.slot()).or_default().push(topic);
-    }
-    slots.into_values()
 }
 
 #[cfg(test)]

@@ -5,15 +5,13 @@
 //! one topology; what a node *is* across topologies is the address that it announces, not the one that is dialled.
 
 mod build;
-mod compare;
+pub(crate) mod compare;
 mod parse;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-
-pub use compare::{Change, Changes, Consensus, MovedSlots, consensus, diff};
 
 use super::asked::Asked;
 use super::slot::{SLOTS, Slot};
@@ -22,7 +20,7 @@ use crate::error::ServerError;
 use crate::reply::Value;
 
 /// The nodes of a cluster and the owner of each slot.
-pub struct Topology {
+pub(crate) struct Topology {
     /// Slot → index of a node, or [`NOBODY`].
     owners: Box<[AtomicU16]>,
     nodes: Vec<Node>,
@@ -36,15 +34,15 @@ const NOBODY: u16 = u16::MAX;
 
 /// The place of a node in [`Topology::nodes`]. It means nothing in another topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeIndex(u16);
+pub(crate) struct NodeIndex(u16);
 
 /// The place of a shard in [`Topology::shards`]. It means nothing in another topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ShardIndex(u16);
+pub(crate) struct ShardIndex(u16);
 
 /// A primary and its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shard {
+pub(crate) struct Shard {
     /// Serves the shard's slots; `None` while there is no primary.
     pub primary: Option<NodeIndex>,
     /// Copies of the primary.
@@ -53,7 +51,7 @@ pub struct Shard {
 
 /// One server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// The server's 40 hexadecimal digits; empty if not known.
     pub id: Arc<str>,
     /// The address that the node announces: its identity.
@@ -85,7 +83,7 @@ pub enum Role {
 
 /// Whether a node can answer (`CLUSTER SHARDS`, `health`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Health {
+pub(crate) enum Health {
     /// The other nodes do not reach it.
     Failing,
     /// It loads its data.
@@ -97,7 +95,7 @@ pub enum Health {
 /// Why a reply is not a topology of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TopologyError {
+pub(crate) enum TopologyError {
     /// The server answered with an error.
     #[error("the server answered: {0}")]
     Server(ServerError),
@@ -145,7 +143,7 @@ impl NodeIndex {
     /// The index as a place in an array that runs parallel to [`Topology::nodes`].
     #[must_use]
     #[inline]
-    pub fn get(self) -> usize {
+    pub(crate) fn get(self) -> usize {
         usize::from(self.0)
     }
 }
@@ -156,7 +154,7 @@ impl Topology {
     /// # Errors
     /// The reply is an error, malformed, contradicts itself or serves no slot at all. Slots without an owner are no
     /// error.
-    pub fn from_slots(reply: &Value, asked: &Asked<'_>) -> Result<Self, TopologyError> {
+    pub(crate) fn from_slots(reply: &Value, asked: &Asked<'_>) -> Result<Self, TopologyError> {
         parse::slots(reply, asked)
     }
 
@@ -164,14 +162,14 @@ impl Topology {
     ///
     /// # Errors
     /// As [`Topology::from_slots`].
-    pub fn from_shards(reply: &Value, asked: &Asked<'_>) -> Result<Self, TopologyError> {
+    pub(crate) fn from_shards(reply: &Value, asked: &Asked<'_>) -> Result<Self, TopologyError> {
         parse::shards(reply, asked)
     }
 
     /// The node that serves a slot, if one does.
     #[must_use]
     #[inline]
-    pub fn owner(&self, slot: Slot) -> Option<NodeIndex> {
+    pub(crate) fn owner(&self, slot: Slot) -> Option<NodeIndex> {
         let owner = self.owners[usize::from(slot.number())].load(Ordering::Relaxed);
         (owner != NOBODY).then_some(NodeIndex(owner))
     }
@@ -180,7 +178,7 @@ impl Topology {
     ///
     /// A patch of a topology that is replaced at the same time is lost; the next `MOVED` brings it again. Nodes of
     /// another topology are ignored.
-    pub fn patch(&self, slot: Slot, owner: NodeIndex) {
+    pub(crate) fn patch(&self, slot: Slot, owner: NodeIndex) {
         if owner.get() < self.nodes.len() {
             self.owners[usize::from(slot.number())].store(owner.0, Ordering::Relaxed);
         }
@@ -188,43 +186,43 @@ impl Topology {
 
     /// All nodes.
     #[must_use]
-    pub fn nodes(&self) -> &[Node] {
+    pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
     /// All nodes with their indices.
-    pub fn indexed(&self) -> impl Iterator<Item = (NodeIndex, &Node)> {
+    pub(crate) fn indexed(&self) -> impl Iterator<Item = (NodeIndex, &Node)> {
         (0..NOBODY).map(NodeIndex).zip(&self.nodes)
     }
 
     /// A node; `None` if the index is of another topology.
     #[must_use]
     #[inline]
-    pub fn node(&self, index: NodeIndex) -> Option<&Node> {
+    pub(crate) fn node(&self, index: NodeIndex) -> Option<&Node> {
         self.nodes.get(index.get())
     }
 
     /// All shards.
     #[must_use]
-    pub fn shards(&self) -> &[Shard] {
+    pub(crate) fn shards(&self) -> &[Shard] {
         &self.shards
     }
 
     /// The shard of a node.
     #[must_use]
-    pub fn shard_of(&self, index: NodeIndex) -> Option<&Shard> {
+    pub(crate) fn shard_of(&self, index: NodeIndex) -> Option<&Shard> {
         let shard = self.node(index)?.shard?;
         self.shards.get(usize::from(shard.0))
     }
 
     /// The primaries, each once: for what goes to every shard.
-    pub fn primaries(&self) -> impl Iterator<Item = NodeIndex> {
+    pub(crate) fn primaries(&self) -> impl Iterator<Item = NodeIndex> {
         self.shards.iter().filter_map(|shard| shard.primary)
     }
 
     /// The node that announces `address`, or is known by it otherwise (its host name, its IP address).
     #[must_use]
-    pub fn find(&self, address: &NodeAddress) -> Option<NodeIndex> {
+    pub(crate) fn find(&self, address: &NodeAddress) -> Option<NodeIndex> {
         self.by_address.get(address).copied()
     }
 
@@ -232,7 +230,8 @@ impl Topology {
     ///
     /// # Errors
     /// There are too many nodes.
-    pub fn with_node(
+    #[cfg(test)]
+    pub(crate) fn with_node(
         &self,
         announced: &NodeAddress,
         address: &NodeAddress,
@@ -247,12 +246,12 @@ impl Topology {
 
     /// How many slots have an owner.
     #[must_use]
-    pub fn covered(&self) -> usize {
+    pub(crate) fn covered(&self) -> usize {
         self.owners.iter().filter(|owner| owner.load(Ordering::Relaxed) != NOBODY).count()
     }
 
     /// The slots of a node.
-    pub fn slots_of(&self, index: NodeIndex) -> impl Iterator<Item = Slot> {
+    pub(crate) fn slots_of(&self, index: NodeIndex) -> impl Iterator<Item = Slot> {
         Slot::all().filter(move |&slot| self.owner(slot) == Some(index))
     }
 }
@@ -277,7 +276,7 @@ impl fmt::Debug for Topology {
 impl Node {
     /// A node of which only its address is known.
     #[must_use]
-    pub fn told_of(announced: NodeAddress, address: NodeAddress) -> Self {
+    pub(crate) fn told_of(announced: NodeAddress, address: NodeAddress) -> Self {
         Self {
             id: Arc::from(""),
             announced,

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash};
 
-use super::{FromReply, Value, mismatch, wrong_length};
+use super::read::{FromReply, mismatch, wrong_length};
 use crate::error::ReplyError;
+use pilotlight_resp::Value;
 
 /// The elements of an array, a set or a map; of a map, keys and values in turn.
 pub(super) fn elements(value: Value, expected: &'static str) -> Result<Vec<Value>, ReplyError> {

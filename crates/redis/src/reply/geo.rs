@@ -3,8 +3,9 @@
 use bytes::Bytes;
 
 use super::collections::elements;
-use super::{FromReply, Value, wrong_length};
+use super::read::{FromReply, wrong_length};
 use crate::error::ReplyError;
+use pilotlight_resp::Value;
 
 /// A position in degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{FromReply, Value, mismatch};
+use super::read::{FromReply, mismatch};
 use crate::error::ReplyError;
+use pilotlight_resp::Value;
 
 impl FromReply for Bytes {
     #[inline]

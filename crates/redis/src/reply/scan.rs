@@ -1,7 +1,8 @@
 //! Replies of `SCAN`, `HSCAN`, `SSCAN`, `ZSCAN`.
 
-use super::{FromReply, Value};
+use super::read::FromReply;
 use crate::error::ReplyError;
+use pilotlight_resp::Value;
 
 /// One step of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]

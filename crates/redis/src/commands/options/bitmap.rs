@@ -8,7 +8,7 @@ use crate::commands::words::Overflow;
 
 /// Options of `BITCOUNT`.
 #[derive(Debug, Clone, Default)]
-pub struct BitcountOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct BitcountOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> BitcountOptions<'a> {
     /// None yet.
@@ -44,7 +44,7 @@ impl<'a> BitcountOptions<'a> {
 
 /// Options of `BITFIELD`.
 #[derive(Debug, Clone, Default)]
-pub struct BitfieldOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct BitfieldOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> BitfieldOptions<'a> {
     /// None yet.
@@ -80,7 +80,7 @@ impl<'a> BitfieldOptions<'a> {
 
 /// Options of `BITFIELD_RO`.
 #[derive(Debug, Clone, Default)]
-pub struct BitfieldRoOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct BitfieldRoOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> BitfieldRoOptions<'a> {
     /// None yet.
@@ -98,7 +98,7 @@ impl<'a> BitfieldRoOptions<'a> {
 
 /// Options of `BITPOS`.
 #[derive(Debug, Clone, Default)]
-pub struct BitposOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct BitposOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> BitposOptions<'a> {
     /// None yet.

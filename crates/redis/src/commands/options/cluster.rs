@@ -7,7 +7,7 @@ use crate::commands::choices::Choices;
 
 /// What becomes of a slot.
 #[derive(Debug, Clone)]
-pub struct SlotState<'a>(pub(in crate::commands) Choices<'a>);
+pub struct SlotState<'a>(pub(crate) Choices<'a>);
 
 impl<'a> SlotState<'a> {
     /// `IMPORTING importing`.
@@ -37,7 +37,7 @@ impl<'a> SlotState<'a> {
 
 /// Which slots to report.
 #[derive(Debug, Clone)]
-pub struct SlotStatsFilter<'a>(pub(in crate::commands) Choices<'a>);
+pub struct SlotStatsFilter<'a>(pub(crate) Choices<'a>);
 
 impl<'a> SlotStatsFilter<'a> {
     /// `SLOTSRANGE start-slot end-slot`.

@@ -8,7 +8,7 @@ use crate::commands::words::{ClientType, Decision};
 
 /// Options of `CLIENT KILL`.
 #[derive(Debug, Clone, Default)]
-pub struct ClientKillOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ClientKillOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ClientKillOptions<'a> {
     /// None yet.
@@ -62,7 +62,7 @@ impl<'a> ClientKillOptions<'a> {
 
 /// Options of `CLIENT LIST`.
 #[derive(Debug, Clone, Default)]
-pub struct ClientListOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ClientListOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ClientListOptions<'a> {
     /// None yet.

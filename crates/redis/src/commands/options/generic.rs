@@ -7,7 +7,7 @@ use crate::commands::choices::Choices;
 
 /// Options of `COPY`.
 #[derive(Debug, Clone, Default)]
-pub struct CopyOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct CopyOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> CopyOptions<'a> {
     /// None yet.
@@ -31,7 +31,7 @@ impl<'a> CopyOptions<'a> {
 
 /// Options of `MIGRATE`.
 #[derive(Debug, Clone, Default)]
-pub struct MigrateOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct MigrateOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> MigrateOptions<'a> {
     /// None yet.
@@ -73,7 +73,7 @@ impl<'a> MigrateOptions<'a> {
 
 /// Options of `RESTORE`.
 #[derive(Debug, Clone, Default)]
-pub struct RestoreOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct RestoreOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> RestoreOptions<'a> {
     /// None yet.
@@ -109,7 +109,7 @@ impl<'a> RestoreOptions<'a> {
 
 /// Options of `SCAN`.
 #[derive(Debug, Clone, Default)]
-pub struct ScanOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ScanOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ScanOptions<'a> {
     /// None yet.
@@ -139,7 +139,7 @@ impl<'a> ScanOptions<'a> {
 
 /// Options of `SORT`.
 #[derive(Debug, Clone, Default)]
-pub struct SortOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct SortOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> SortOptions<'a> {
     /// None yet.
@@ -187,7 +187,7 @@ impl<'a> SortOptions<'a> {
 
 /// Options of `SORT_RO`.
 #[derive(Debug, Clone, Default)]
-pub struct SortRoOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct SortRoOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> SortRoOptions<'a> {
     /// None yet.

@@ -8,7 +8,7 @@ use crate::commands::words::GeoUnit;
 
 /// Options of `GEOADD`.
 #[derive(Debug, Clone, Default)]
-pub struct GeoaddOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GeoaddOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GeoaddOptions<'a> {
     /// None yet.
@@ -38,7 +38,7 @@ impl<'a> GeoaddOptions<'a> {
 
 /// Options of `GEORADIUS`.
 #[derive(Debug, Clone, Default)]
-pub struct GeoradiusOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GeoradiusOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GeoradiusOptions<'a> {
     /// None yet.
@@ -92,7 +92,7 @@ impl<'a> GeoradiusOptions<'a> {
 
 /// Options of `GEORADIUSBYMEMBER`.
 #[derive(Debug, Clone, Default)]
-pub struct GeoradiusbymemberOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GeoradiusbymemberOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GeoradiusbymemberOptions<'a> {
     /// None yet.
@@ -146,7 +146,7 @@ impl<'a> GeoradiusbymemberOptions<'a> {
 
 /// Options of `GEORADIUSBYMEMBER_RO`.
 #[derive(Debug, Clone, Default)]
-pub struct GeoradiusbymemberRoOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GeoradiusbymemberRoOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GeoradiusbymemberRoOptions<'a> {
     /// None yet.
@@ -200,7 +200,7 @@ impl<'a> GeoradiusbymemberRoOptions<'a> {
 
 /// Options of `GEORADIUS_RO`.
 #[derive(Debug, Clone, Default)]
-pub struct GeoradiusRoOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GeoradiusRoOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GeoradiusRoOptions<'a> {
     /// None yet.
@@ -254,7 +254,7 @@ impl<'a> GeoradiusRoOptions<'a> {
 
 /// The centre of a search.
 #[derive(Debug, Clone)]
-pub struct GeoOrigin<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GeoOrigin<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GeoOrigin<'a> {
     /// `FROMMEMBER member`.
@@ -272,7 +272,7 @@ impl<'a> GeoOrigin<'a> {
 
 /// The area of a search.
 #[derive(Debug, Clone)]
-pub struct GeoArea<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GeoArea<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GeoArea<'a> {
     /// `BYRADIUS radius m | km | ft | mi`.
@@ -290,7 +290,7 @@ impl<'a> GeoArea<'a> {
 
 /// Options of `GEOSEARCH`.
 #[derive(Debug, Clone, Default)]
-pub struct GeosearchOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GeosearchOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GeosearchOptions<'a> {
     /// None yet.
@@ -344,7 +344,7 @@ impl<'a> GeosearchOptions<'a> {
 
 /// Options of `GEOSEARCHSTORE`.
 #[derive(Debug, Clone, Default)]
-pub struct GeosearchstoreOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GeosearchstoreOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GeosearchstoreOptions<'a> {
     /// None yet.

@@ -7,7 +7,7 @@ use crate::commands::choices::Choices;
 
 /// Options of `HGETEX`.
 #[derive(Debug, Clone, Default)]
-pub struct HgetexOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct HgetexOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> HgetexOptions<'a> {
     /// None yet.
@@ -49,7 +49,7 @@ impl<'a> HgetexOptions<'a> {
 
 /// Options of `HSCAN`.
 #[derive(Debug, Clone, Default)]
-pub struct HscanOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct HscanOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> HscanOptions<'a> {
     /// None yet.
@@ -73,7 +73,7 @@ impl<'a> HscanOptions<'a> {
 
 /// Options of `HSETEX`.
 #[derive(Debug, Clone, Default)]
-pub struct HsetexOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct HsetexOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> HsetexOptions<'a> {
     /// None yet.

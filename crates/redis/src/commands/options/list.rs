@@ -6,7 +6,7 @@ use crate::commands::choices::Choices;
 
 /// Options of `LPOS`.
 #[derive(Debug, Clone, Default)]
-pub struct LposOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct LposOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> LposOptions<'a> {
     /// None yet.

@@ -7,7 +7,7 @@ use crate::commands::choices::Choices;
 
 /// Options of `FUNCTION LIST`.
 #[derive(Debug, Clone, Default)]
-pub struct FunctionListOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct FunctionListOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> FunctionListOptions<'a> {
     /// None yet.

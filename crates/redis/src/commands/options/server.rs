@@ -7,7 +7,7 @@ use crate::commands::choices::Choices;
 
 /// Options of `COMMAND LIST`.
 #[derive(Debug, Clone, Default)]
-pub struct CommandListOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct CommandListOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> CommandListOptions<'a> {
     /// None yet.
@@ -37,7 +37,7 @@ impl<'a> CommandListOptions<'a> {
 
 /// Options of `FAILOVER`.
 #[derive(Debug, Clone, Default)]
-pub struct FailoverOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct FailoverOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> FailoverOptions<'a> {
     /// None yet.
@@ -73,7 +73,7 @@ impl<'a> FailoverOptions<'a> {
 
 /// Options of `MODULE LOADEX`.
 #[derive(Debug, Clone, Default)]
-pub struct ModuleLoadexOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ModuleLoadexOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ModuleLoadexOptions<'a> {
     /// None yet.
@@ -97,7 +97,7 @@ impl<'a> ModuleLoadexOptions<'a> {
 
 /// Options of `SHUTDOWN`.
 #[derive(Debug, Clone, Default)]
-pub struct ShutdownOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ShutdownOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ShutdownOptions<'a> {
     /// None yet.

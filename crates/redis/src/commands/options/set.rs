@@ -7,7 +7,7 @@ use crate::commands::choices::Choices;
 
 /// Options of `SSCAN`.
 #[derive(Debug, Clone, Default)]
-pub struct SscanOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct SscanOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> SscanOptions<'a> {
     /// None yet.

@@ -8,7 +8,7 @@ use crate::commands::words::Aggregate;
 
 /// Options of `ZADD`.
 #[derive(Debug, Clone, Default)]
-pub struct ZaddOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZaddOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZaddOptions<'a> {
     /// None yet.
@@ -50,7 +50,7 @@ impl<'a> ZaddOptions<'a> {
 
 /// Options of `ZINTER`.
 #[derive(Debug, Clone, Default)]
-pub struct ZinterOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZinterOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZinterOptions<'a> {
     /// None yet.
@@ -74,7 +74,7 @@ impl<'a> ZinterOptions<'a> {
 
 /// Options of `ZINTERSTORE`.
 #[derive(Debug, Clone, Default)]
-pub struct ZinterstoreOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZinterstoreOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZinterstoreOptions<'a> {
     /// None yet.
@@ -98,7 +98,7 @@ impl<'a> ZinterstoreOptions<'a> {
 
 /// Options of `ZRANGE`.
 #[derive(Debug, Clone, Default)]
-pub struct ZrangeOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZrangeOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZrangeOptions<'a> {
     /// None yet.
@@ -134,7 +134,7 @@ impl<'a> ZrangeOptions<'a> {
 
 /// Options of `ZRANGEBYSCORE`.
 #[derive(Debug, Clone, Default)]
-pub struct ZrangebyscoreOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZrangebyscoreOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZrangebyscoreOptions<'a> {
     /// None yet.
@@ -152,7 +152,7 @@ impl<'a> ZrangebyscoreOptions<'a> {
 
 /// Options of `ZRANGESTORE`.
 #[derive(Debug, Clone, Default)]
-pub struct ZrangestoreOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZrangestoreOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZrangestoreOptions<'a> {
     /// None yet.
@@ -188,7 +188,7 @@ impl<'a> ZrangestoreOptions<'a> {
 
 /// Options of `ZREVRANGEBYSCORE`.
 #[derive(Debug, Clone, Default)]
-pub struct ZrevrangebyscoreOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZrevrangebyscoreOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZrevrangebyscoreOptions<'a> {
     /// None yet.
@@ -206,7 +206,7 @@ impl<'a> ZrevrangebyscoreOptions<'a> {
 
 /// Options of `ZSCAN`.
 #[derive(Debug, Clone, Default)]
-pub struct ZscanOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZscanOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZscanOptions<'a> {
     /// None yet.
@@ -230,7 +230,7 @@ impl<'a> ZscanOptions<'a> {
 
 /// Options of `ZUNION`.
 #[derive(Debug, Clone, Default)]
-pub struct ZunionOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZunionOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZunionOptions<'a> {
     /// None yet.
@@ -254,7 +254,7 @@ impl<'a> ZunionOptions<'a> {
 
 /// Options of `ZUNIONSTORE`.
 #[derive(Debug, Clone, Default)]
-pub struct ZunionstoreOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct ZunionstoreOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> ZunionstoreOptions<'a> {
     /// None yet.

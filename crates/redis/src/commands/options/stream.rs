@@ -7,7 +7,7 @@ use crate::commands::choices::Choices;
 
 /// Options of `XADD`.
 #[derive(Debug, Clone, Default)]
-pub struct XaddOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XaddOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XaddOptions<'a> {
     /// None yet.
@@ -55,7 +55,7 @@ impl<'a> XaddOptions<'a> {
 
 /// Options of `XAUTOCLAIM`.
 #[derive(Debug, Clone, Default)]
-pub struct XautoclaimOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XautoclaimOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XautoclaimOptions<'a> {
     /// None yet.
@@ -73,7 +73,7 @@ impl<'a> XautoclaimOptions<'a> {
 
 /// Options of `XCLAIM`.
 #[derive(Debug, Clone, Default)]
-pub struct XclaimOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XclaimOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XclaimOptions<'a> {
     /// None yet.
@@ -115,7 +115,7 @@ impl<'a> XclaimOptions<'a> {
 
 /// Options of `XGROUP CREATE`.
 #[derive(Debug, Clone, Default)]
-pub struct XgroupCreateOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XgroupCreateOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XgroupCreateOptions<'a> {
     /// None yet.
@@ -139,7 +139,7 @@ impl<'a> XgroupCreateOptions<'a> {
 
 /// Options of `XINFO STREAM`.
 #[derive(Debug, Clone, Default)]
-pub struct XinfoStreamOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XinfoStreamOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XinfoStreamOptions<'a> {
     /// None yet.
@@ -163,7 +163,7 @@ impl<'a> XinfoStreamOptions<'a> {
 
 /// Options of `XPENDING`.
 #[derive(Debug, Clone, Default)]
-pub struct XpendingOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XpendingOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XpendingOptions<'a> {
     /// None yet.
@@ -193,7 +193,7 @@ impl<'a> XpendingOptions<'a> {
 
 /// Options of `XREAD`.
 #[derive(Debug, Clone, Default)]
-pub struct XreadOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XreadOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XreadOptions<'a> {
     /// None yet.
@@ -217,7 +217,7 @@ impl<'a> XreadOptions<'a> {
 
 /// Options of `XREADGROUP`.
 #[derive(Debug, Clone, Default)]
-pub struct XreadgroupOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XreadgroupOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XreadgroupOptions<'a> {
     /// None yet.
@@ -247,7 +247,7 @@ impl<'a> XreadgroupOptions<'a> {
 
 /// Options of `XSETID`.
 #[derive(Debug, Clone, Default)]
-pub struct XsetidOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XsetidOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XsetidOptions<'a> {
     /// None yet.
@@ -271,7 +271,7 @@ impl<'a> XsetidOptions<'a> {
 
 /// Options of `XTRIM`.
 #[derive(Debug, Clone, Default)]
-pub struct XtrimOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct XtrimOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> XtrimOptions<'a> {
     /// None yet.

@@ -7,7 +7,7 @@ use crate::commands::choices::Choices;
 
 /// Options of `DELEX`.
 #[derive(Debug, Clone, Default)]
-pub struct DelexOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct DelexOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> DelexOptions<'a> {
     /// None yet.
@@ -43,7 +43,7 @@ impl<'a> DelexOptions<'a> {
 
 /// Options of `GETEX`.
 #[derive(Debug, Clone, Default)]
-pub struct GetexOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct GetexOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> GetexOptions<'a> {
     /// None yet.
@@ -85,7 +85,7 @@ impl<'a> GetexOptions<'a> {
 
 /// Options of `LCS`.
 #[derive(Debug, Clone, Default)]
-pub struct LcsOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct LcsOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> LcsOptions<'a> {
     /// None yet.
@@ -109,7 +109,7 @@ impl<'a> LcsOptions<'a> {
 
 /// Options of `MSETEX`.
 #[derive(Debug, Clone, Default)]
-pub struct MsetexOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct MsetexOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> MsetexOptions<'a> {
     /// None yet.
@@ -163,7 +163,7 @@ impl<'a> MsetexOptions<'a> {
 
 /// Options of `SET`.
 #[derive(Debug, Clone, Default)]
-pub struct SetOptions<'a>(pub(in crate::commands) Choices<'a>);
+pub struct SetOptions<'a>(pub(crate) Choices<'a>);
 
 impl<'a> SetOptions<'a> {
     /// None yet.

@@ -10,7 +10,7 @@ use crate::command::Command;
 use crate::commands::options::*;
 use crate::commands::words::*;
 use crate::commands::{Commands, spec};
-use crate::net::out::{Cursor, Out};
+use crate::out::{Cursor, Out};
 use crate::reply::FromReply;
 
 /// Gives the command's bytes instead of running it.

@@ -14,7 +14,7 @@ use crate::command::Command;
 use crate::commands::options::*;
 use crate::commands::words::*;
 use crate::commands::{Commands, spec};
-use crate::net::out::{Cursor, Out};
+use crate::out::{Cursor, Out};
 use crate::reply::{FromReply, StreamEntry};
 use crate::{ReplyError, Value};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::address::AddressError;
+use crate::address::AddressError;
 
 /// A URL is not a configuration. Its text names the culprit, never the user or password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::super::nodes::{ReadFrom, Topology};
+use super::super::settings::{Config, Keepalive, Overload, ProtocolChoice, WhenDown};
+use super::super::tls::{Pem, TlsConfig, TlsIdentity, TlsRoots, TlsServerName};
 use super::error::{UrlErrorKind, suggestion};
 use super::scalar::{
     COUNT, DURATION, FLAG, OPTIONAL_DURATION, OPTIONAL_SIZE, SIZE, count, decimal, duration, flag, natural,
     optional_duration, optional_size, size,
 };
-use crate::config::{
-    Config, Credentials, Overload, Pem, ProtocolChoice, ReadFrom, TlsConfig, TlsIdentity, TlsRoots, TlsServerName,
-    Topology, WhenDown,
-};
+use crate::credentials::Credentials;
 
 /// A configuration while it is read, with what takes several options to make.
 #[derive(Debug)]
@@ -226,7 +226,7 @@ impl Draft {
         self.config.tls.as_mut()
     }
 
-    fn keepalive(&mut self) -> Option<&mut crate::config::Keepalive> {
+    fn keepalive(&mut self) -> Option<&mut Keepalive> {
         self.config.keepalive.as_mut()
     }
 }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use pilotlight_resp::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use pilotlight_resp::Value;
+
 use super::*;
 use crate::net::connect_error::AuthError;
 

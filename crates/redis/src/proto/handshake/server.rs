@@ -7,7 +7,7 @@ use pilotlight_resp::{Protocol, Value};
 
 /// What a server says of itself when a connection is made. RESP2 connections know little.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerInfo {
+pub(crate) struct ServerInfo {
     /// The protocol that was agreed on.
     pub protocol: Protocol,
     /// The server: `redis`, `valkey`, ….
@@ -28,7 +28,7 @@ pub struct ServerInfo {
 
 /// How a server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerMode {
+pub(crate) enum ServerMode {
     /// Alone, or with replicas.
     Standalone,
     /// As a node of a cluster.
@@ -39,7 +39,7 @@ pub enum ServerMode {
 
 /// A server's role in replication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// It takes writes.
     Primary,
     /// It copies a primary.

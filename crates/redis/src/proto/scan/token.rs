@@ -3,18 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::error::TokenError;
 use super::{ClusterScan, Current, Phase};
 use crate::config::NodeAddress;
-use crate::proto::slot::SlotSet;
-
-/// The text is not that of a scan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not the text of a scan: {0}")]
-pub struct TokenError(pub(super) &'static str);
-
-impl TokenError {
-    pub(crate) const CURSOR: Self = Self("the cursor is malformed");
-}
+use crate::proto::slot_set::SlotSet;
 
 const VERSION: &str = "1";
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::Topic;
 use super::round::{Order, Round};
+use super::topic::Topic;
 
 #[derive(Debug, Default)]
 pub(super) struct Link {

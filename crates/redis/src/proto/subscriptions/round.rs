@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 
 use pilotlight_resp::encode;
 
-use super::{Kind, Topic, by_slot};
+use super::topic::{Kind, Topic, by_slot};
 use crate::error::ServerError;
 use crate::error::table::{About, judge_own};
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::round::{Order, Verb};

@@ -10,7 +10,7 @@ use crate::proto::slot::{SLOTS, Slot};
 impl Topology {
     /// A topology without nodes, in which nobody serves anything.
     #[must_use]
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         let owners = (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect();
         Self { owners, nodes: Vec::new(), shards: Vec::new(), by_address: HashMap::new() }
     }

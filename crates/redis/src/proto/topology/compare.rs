@@ -8,7 +8,7 @@ use crate::proto::slot::Slot;
 
 /// What a new topology changes, for those who keep something for each node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// Nodes that were not there (indices of the new topology).
     pub came: Vec<NodeIndex>,
     /// Nodes that are no longer there (indices of the old topology).
@@ -21,7 +21,7 @@ pub struct Changes {
 
 /// A node of both topologies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub(crate) struct Change {
     /// Its index in the old topology.
     pub old: NodeIndex,
     /// Its index in the new topology.
@@ -36,7 +36,7 @@ pub struct Change {
 
 /// Consecutive slots that went from one node to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MovedSlots {
+pub(crate) struct MovedSlots {
     /// The first slot.
     pub first: Slot,
     /// The last slot.
@@ -49,7 +49,7 @@ pub struct MovedSlots {
 
 /// What several nodes say.
 #[derive(Debug, Clone)]
-pub struct Consensus {
+pub(crate) struct Consensus {
     /// The view to believe.
     pub view: Topology,
     /// Whether all others name the same owners.
@@ -62,7 +62,7 @@ pub struct Consensus {
 /// A node that was cut off from the others still has a full view, but an old one: it is outvoted. Owners are compared
 /// by the servers' ids, for a node may be announced differently by others.
 #[must_use]
-pub fn consensus(views: Vec<Topology>) -> Option<Consensus> {
+pub(crate) fn consensus(views: Vec<Topology>) -> Option<Consensus> {
     let owners = common_owners(&views);
     let agreement = |at: usize| -> usize {
         let others = owners.iter().enumerate().filter(|&(other, _)| other != at);
@@ -86,7 +86,7 @@ pub fn consensus(views: Vec<Topology>) -> Option<Consensus> {
 
 /// What is different in `new`.
 #[must_use]
-pub fn diff(old: &Topology, new: &Topology) -> Changes {
+pub(crate) fn diff(old: &Topology, new: &Topology) -> Changes {
     let mut changes = Changes::default();
     let mut new_of = vec![None; old.nodes.len()];
     let old_by_announced: HashMap<_, _> = old.indexed().map(|(index, node)| (&node.announced, (index, node))).collect();
@@ -107,7 +107,7 @@ pub fn diff(old: &Topology, new: &Topology) -> Changes {
 impl Changes {
     /// Whether both topologies say the same.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let same = |change: &Change| !change.role && !change.address && !change.identity;
         self.came.is_empty() && self.gone.is_empty() && self.moved.is_empty() && self.kept.iter().all(same)
     }

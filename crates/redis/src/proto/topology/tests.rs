@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
+use super::compare::{MovedSlots, consensus, diff};
 use super::*;
 use crate::config::AddressMap;
 use crate::proto::asked::Security;

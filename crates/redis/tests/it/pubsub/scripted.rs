@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pilotlight_redis::config::ProtocolChoice;
-use pilotlight_redis::proto::slot::Slot;
+use pilotlight_redis::Slot;
 use pilotlight_redis::{Client, Config, GapReason};
 use pilotlight_testkit::{Handshake, Script, ScriptedServer, Signal, cluster_slots};
 

@@ -6,7 +6,7 @@ use pilotlight_testkit::Server;
 use super::*;
 use crate::config::{AddressMap, CredentialError, Lease, RefreshingCredentials, SentinelConfig};
 use crate::net::dial::tests::BlackHole;
-use crate::proto::handshake::{Role, ServerMode};
+use crate::proto::handshake::{Role, ServerInfo, ServerMode};
 
 #[tokio::test]
 async fn plain() {

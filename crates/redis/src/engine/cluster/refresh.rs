@@ -1,0 +1,205 @@
+//! The task that keeps a cluster's topology: asks some nodes at once, compares their views, installs the one that most
+//! agree on.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::Cluster;
+use crate::command::{Command, CommandSpec};
+use crate::commands::spec;
+use crate::config::{Config, NodeAddress};
+use crate::engine::lane::DialError;
+use crate::error::{Advice, ServerError};
+use crate::net::connect::{Purpose, connect};
+use crate::net::connection::exchange;
+use crate::proto::asked::{Asked, Security};
+use crate::proto::refresh::{Action, Outcome};
+use crate::proto::retry::Refresh;
+use crate::proto::topology::Topology;
+use crate::proto::topology::compare::{Consensus, consensus};
+use crate::reply::Value;
+
+/// After the first answer, the others get this much longer; before it, silence for so long has one more source asked.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Runs until the cluster is dropped or closed.
+pub(super) async fn run(cluster: Weak<Cluster>) {
+    loop {
+        let Some(strong) = cluster.upgrade() else { return };
+        let action = strong.wanted.lock().poll(Instant::now().into());
+        match action {
+            Action::Start => {
+                let (sources, parallel) = strong.sources();
+                let config = Arc::clone(&strong.config);
+                // While it is asked, the cluster may be dropped.
+                drop(strong);
+                let view = ask(&config, sources, parallel).await;
+                let Some(cluster) = cluster.upgrade() else { return };
+                cluster.note(view);
+            }
+            Action::WaitUntil(at) => {
+                let _ = timeout_at(at.into(), strong.requested.notified()).await;
+            }
+            Action::Wait => strong.requested.notified().await,
+        }
+    }
+}
+
+/// Asks some sources at once for the topology, others if those fail or are silent.
+///
+/// # Errors
+/// Nobody gave a topology. It is final if none of the sources will: wrong credentials, no support of clusters.
+async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -> Result<Consensus, DialError> {
+    let mut sources = sources.into_iter();
+    let mut asked = JoinSet::new();
+    for source in sources.by_ref().take(parallel) {
+        asked.spawn(ask_one(Arc::clone(config), source));
+    }
+    let end = Instant::now() + config.connect_timeout;
+    let mut views = Vec::new();
+    let mut problem: Option<DialError> = None;
+    let mut deadline = None;
+    while !asked.is_empty() {
+        let patience = Instant::now() + PATIENCE;
+        match timeout_at(deadline.unwrap_or(patience).min(end), asked.join_next()).await {
+            Ok(Some(Ok(Ok(view)))) => {
+                views.push(view);
+                deadline.get_or_insert(patience);
+                continue;
+            }
+            Ok(Some(Ok(Err(another)))) => {
+                problem = Some(match problem {
+                    Some(known) if known.is_final != another.is_final => {
+                        // What has to be mended is worth telling; whether that is all is not certain.
+                        let text = if known.is_final { known.text } else { another.text };
+                        DialError { text, is_final: false }
+                    }
+                    _ => another,
+                });
+            }
+            Ok(Some(Err(_)) | None) => {}
+            Err(_) if deadline.is_some() || Instant::now() >= end => break,
+            Err(_) => {}
+        }
+        // Another one in its place, or beside those that are silent.
+        if deadline.is_none()
+            && let Some(source) = sources.next()
+        {
+            asked.spawn(ask_one(Arc::clone(config), source));
+        }
+    }
+    let is_answered = asked.is_empty();
+    consensus(views).ok_or_else(|| match problem {
+        Some(problem) => DialError { is_final: problem.is_final && is_answered, ..problem },
+        None => DialError { text: "no node is known".into(), is_final: false },
+    })
+}
+
+async fn ask_one(config: Arc<Config>, source: NodeAddress) -> Result<Topology, DialError> {
+    let security = if config.tls.is_some() { Security::Tls } else { Security::Plain };
+    let asked = Asked { security, ..Asked::plain(&source) };
+    let failed = |why: String, is_final| DialError { text: format!("{source}: {why}").into(), is_final };
+    let work = async {
+        let mut connection = connect(&config, &source, Purpose::Management).await?;
+        let mut answer = async |question: &'static CommandSpec| {
+            let answer = exchange(&mut connection, &Command::new(question)).await;
+            answer.map_err(|error| failed(error.to_string(), false))
+        };
+        let slots = answer(&spec::CLUSTER_SLOTS).await?;
+        let refused = match Topology::from_slots(&slots, &asked) {
+            Ok(view) => return Ok(view),
+            Err(error) => error.to_string(),
+        };
+        // Some servers keep only its successor, and some users may only ask that.
+        let shards = answer(&spec::CLUSTER_SHARDS).await?;
+        let is_final = is_refused_for_good(&slots) && is_refused_for_good(&shards);
+        Topology::from_shards(&shards, &asked).map_err(|_| failed(refused, is_final))
+    };
+    let limit = config.connect_timeout;
+    tokio::time::timeout(limit, work)
+        .await
+        .unwrap_or_else(|_| Err(failed(format!("no answer within {limit:?}"), false)))
+}
+
+/// A server without support of clusters, a user without the right to ask: the same question is answered so again.
+fn is_refused_for_good(answer: &Value) -> bool {
+    matches!(answer, Value::Error(text) if ServerError::parse(text).advice() == Advice::Never)
+}
+
+impl Cluster {
+    /// Starts the task, unless it runs.
+    pub(super) fn start(self: &Arc<Self>) {
+        let mut task = self.task.lock();
+        if task.is_closed || task.handle.as_ref().is_some_and(|handle| !handle.is_finished()) {
+            return;
+        }
+        // The first one, or the runtime of the one before was shut down.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.wanted.lock().restarted();
+            task.handle = Some(runtime.spawn(run(Arc::downgrade(self))).abort_handle());
+        }
+    }
+
+    /// Whom to ask, and how many of them at once.
+    fn sources(&self) -> (Vec<NodeAddress>, usize) {
+        let known: Vec<NodeAddress> = match self.live.load().as_deref() {
+            Some(live) => live.topology.nodes().iter().map(|node| node.announced.clone()).collect(),
+            None => Vec::new(),
+        };
+        let (mut sources, parallel) = {
+            let mut wanted = self.wanted.lock();
+            (wanted.sources(&known, &self.config.servers), wanted.parallel())
+        };
+        let heirs = self.heirs();
+        // Those without a live connection last: a dead node costs the whole connect time-out. Who may take its place is
+        // the first to know.
+        sources.sort_by_cached_key(|address| (self.is_suspect(address), !heirs.contains(address)));
+        (sources, parallel)
+    }
+
+    /// The replicas of primaries that are lost, as far as is known.
+    fn heirs(&self) -> Vec<NodeAddress> {
+        let live = self.live.load();
+        let Some(topology) = live.as_deref().map(|live| &live.topology) else { return Vec::new() };
+        let address = |index| topology.node(index).map(|node| &node.announced);
+        let is_lost = |primary: Option<_>| primary.and_then(address).is_some_and(|address| self.is_suspect(address));
+        let orphans = topology.shards().iter().filter(|shard| is_lost(shard.primary));
+        orphans.flat_map(|shard| shard.replicas.iter().filter_map(|&index| address(index))).cloned().collect()
+    }
+
+    fn is_suspect(&self, address: &NodeAddress) -> bool {
+        self.nodes.lock().iter().any(|((known, _), node)| known == address && (node.is_down() || node.is_stalled()))
+    }
+
+    fn note(self: &Arc<Self>, asked: Result<Consensus, DialError>) {
+        let outcome = match asked {
+            Ok(Consensus { view, is_unanimous }) => {
+                {
+                    let mut task = self.task.lock();
+                    task.problem = None;
+                    task.refreshes += 1;
+                    task.refreshed = Some(std::time::Instant::now());
+                }
+                match self.install(view) {
+                    Outcome::Unchanged if !is_unanimous => Outcome::Disputed,
+                    outcome => outcome,
+                }
+            }
+            Err(problem) => {
+                tracing::debug!(problem = &*problem.text, "the cluster's topology could not be refreshed");
+                let mut task = self.task.lock();
+                task.failures += 1;
+                task.problem = Some(problem);
+                Outcome::Failed
+            }
+        };
+        let now = Instant::now().into();
+        self.wanted.lock().finished(now, outcome);
+        if self.is_awaited(outcome) {
+            self.want_refresh(Refresh::Urgent);
+        }
+    }
+}

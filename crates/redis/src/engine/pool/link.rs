@@ -1,0 +1,198 @@
+//! A connection of the pool: one exchange after the other, in between new credentials.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use bytes::Buf;
+use pilotlight_resp::Frame;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::config::Config;
+use crate::engine::lane::{DialError, Lane};
+use crate::engine::sink::Sink;
+use crate::error::ErrorKind;
+use crate::net::connection;
+use crate::net::connection::Connection;
+use crate::net::renewal::{Changes, check_answer};
+use crate::proto::handshake::encode_auth;
+use crate::reply::Value;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    /// Of the credentials, since it was made.
+    changes: Changes,
+}
+
+/// How a reply begins.
+pub(super) enum Head {
+    /// A string of so many bytes, which follow.
+    Size(u64),
+    /// The whole of any other.
+    Other(Value),
+}
+
+/// Read at once of a reply that is passed on.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// One that nobody uses.
+#[derive(Debug)]
+pub(super) struct Idle {
+    pub(super) link: Link,
+    pub(super) since: Instant,
+}
+
+impl Link {
+    /// A new one to the lane's node.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    pub(super) async fn dial(lane: &Lane, config: &Config) -> Result<Self, DialError> {
+        let changes = Changes::new(config.credentials.as_ref().and_then(|provider| provider.changes()));
+        Ok(Self { connection: lane.dial_another().await?, changes })
+    }
+
+    /// The same, without a database.
+    ///
+    /// # Cancel safety
+    /// As [`dial`](Self::dial).
+    pub(super) async fn dial_bare(lane: &Lane) -> Result<Self, DialError> {
+        Ok(Self { connection: lane.dial_bare().await?, changes: Changes::new(None) })
+    }
+
+    /// Whether nothing has come that nobody asked for, and it is not closed.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        self.connection.read_buffer.is_empty() && self.connection.transport.is_quiet()
+    }
+
+    /// Authenticates anew if the credentials have changed: before anything else is sent, as nothing may be in doubt
+    /// behind an `AUTH` (redis/redis#15640).
+    ///
+    /// # Cancel safety
+    /// None: it is to be dropped, too.
+    pub(super) async fn renew(&mut self) -> Result<(), ErrorKind> {
+        let Some(credentials) = self.changes.take(self.connection.credentials.as_ref()) else { return Ok(()) };
+        let mut auth = Vec::new();
+        encode_auth(&mut auth, &credentials);
+        connection::send(&mut self.connection, &auth).await.map_err(|error| kind_of(&error))?;
+        let reply = self.receive_one().await?;
+        check_answer(&reply)?;
+        self.connection.credentials = Some(credentials);
+        Ok(())
+    }
+
+    /// Sends what is encoded.
+    ///
+    /// # Cancel safety
+    /// None: it is to be dropped, too.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), ErrorKind> {
+        connection::send(&mut self.connection, bytes).await.map_err(|error| kind_of(&error))
+    }
+
+    /// Reads one reply, or what is written as one.
+    ///
+    /// # Cancel safety
+    /// What was read is kept: the next call goes on.
+    pub(super) async fn receive_one(&mut self) -> Result<Value, ErrorKind> {
+        connection::receive(&mut self.connection).await.map_err(|error| kind_of(&error))
+    }
+
+    /// Reads the beginning of a reply.
+    ///
+    /// # Cancel safety
+    /// None: it is to be dropped, too.
+    pub(super) async fn receive_head(&mut self) -> Result<Head, ErrorKind> {
+        loop {
+            let buffer = &mut self.connection.read_buffer;
+            let line = memchr::memchr(b'\n', buffer).map(|end| &buffer[..=end]);
+            match (buffer.first(), line) {
+                (Some(b'$'), Some(line)) => {
+                    let end = line.len();
+                    let size = line.strip_prefix(b"$").and_then(|line| line.strip_suffix(b"\r\n"));
+                    let size = size.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+                    if let Some(size) = size {
+                        buffer.advance(end);
+                        return Ok(Head::Size(size));
+                    }
+                }
+                (Some(b'$') | None, None) | (None, Some(_)) => {
+                    self.read_more(0).await?;
+                    continue;
+                }
+                (Some(_), _) => {}
+            }
+            // Null, a number, an error; pushes are passed over.
+            let frame = connection::next_frame(&mut self.connection).await.map_err(|error| kind_of(&error))?;
+            if let Frame::Reply(value) = frame {
+                return Ok(Head::Other(value));
+            }
+        }
+    }
+
+    /// Passes on the body of a string. `patience` is for each piece; an error of `None` says that one was overdue.
+    ///
+    /// # Cancel safety
+    /// None: it is to be dropped, too.
+    pub(super) async fn receive_body(
+        &mut self,
+        size: u64,
+        sink: &mut Sink<'_>,
+        patience: Option<Duration>,
+    ) -> Result<(), Option<ErrorKind>> {
+        let failed = |error: io::Error| Some(ErrorKind::Writer(error.to_string().into()));
+        let mut left = size;
+        while left > 0 {
+            if self.connection.read_buffer.is_empty() {
+                let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+                within(patience, self.read_more(wanted)).await.ok_or(None)??;
+            }
+            let buffer = &mut self.connection.read_buffer;
+            let piece = buffer.split_to(buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+            left -= piece.len() as u64;
+            within(patience, sink.writer.write_all(&piece)).await.ok_or(None)?.map_err(failed)?;
+        }
+        while self.connection.read_buffer.len() < 2 {
+            within(patience, self.read_more(0)).await.ok_or(None)??;
+        }
+        if self.connection.read_buffer.split_to(2) != b"\r\n"[..] {
+            return Err(Some(ErrorKind::Protocol("a string does not end where it should".into())));
+        }
+        within(patience, sink.writer.flush()).await.ok_or(None)?.map_err(failed)
+    }
+
+    async fn read_more(&mut self, wanted: usize) -> Result<(), ErrorKind> {
+        self.connection.read_buffer.reserve(wanted.max(4096));
+        let read = self.connection.transport.read_buf(&mut self.connection.read_buffer).await;
+        match read.map_err(|error| kind_of(&error))? {
+            0 => Err(kind_of(&io::ErrorKind::UnexpectedEof.into())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads so many replies.
+    ///
+    /// # Cancel safety
+    /// None: it is to be dropped, too.
+    pub(super) async fn receive(&mut self, replies: u32) -> Result<Vec<Value>, ErrorKind> {
+        let mut values = Vec::with_capacity(replies as usize);
+        for _ in 0..replies {
+            values.push(self.receive_one().await?);
+        }
+        Ok(values)
+    }
+}
+
+async fn within<T>(patience: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    match patience {
+        Some(patience) => tokio::time::timeout(patience, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
+fn kind_of(error: &io::Error) -> ErrorKind {
+    match error.kind() {
+        io::ErrorKind::InvalidData => ErrorKind::Protocol(error.to_string().into()),
+        _ => ErrorKind::Connection(error.to_string().into()),
+    }
+}

@@ -1,0 +1,101 @@
+//! The trait of what a reply can be read as, and how a reply that cannot is told.
+
+use bytes::Bytes;
+use pilotlight_resp::Value;
+
+use crate::error::{ReplyError, ServerError};
+
+/// A type that a reply can be read as. An error reply is never a value, except for [`Value`] and
+/// `Result<T, ServerError>`.
+pub trait FromReply: Sized {
+    /// Reads the reply.
+    ///
+    /// # Errors
+    /// The reply is of another type, or an error.
+    fn from_reply(value: Value) -> Result<Self, ReplyError>;
+
+    /// Reads the elements of an array; tuples take several elements each where the array is flat.
+    ///
+    /// # Errors
+    /// As [`FromReply::from_reply`].
+    #[doc(hidden)]
+    fn from_elements(elements: Vec<Value>) -> Result<Vec<Self>, ReplyError> {
+        elements.into_iter().map(Self::from_reply).collect()
+    }
+
+    /// Reads a string as a list of `Self`: only bytes can.
+    #[doc(hidden)]
+    fn from_bytes(_: &Bytes) -> Option<Vec<Self>> {
+        None
+    }
+}
+
+impl FromReply for Value {
+    #[inline]
+    fn from_reply(value: Value) -> Result<Self, ReplyError> {
+        Ok(value)
+    }
+}
+
+/// Any reply that is not an error: what it says is not looked at.
+impl FromReply for () {
+    #[inline]
+    fn from_reply(value: Value) -> Result<Self, ReplyError> {
+        match value {
+            Value::Error(_) => Err(mismatch("OK", &value)),
+            Value::Attributed(attributed) => Self::from_reply(attributed.value),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T: FromReply> FromReply for Option<T> {
+    #[inline]
+    fn from_reply(value: Value) -> Result<Self, ReplyError> {
+        match value {
+            Value::Null => Ok(None),
+            Value::Attributed(attributed) => Self::from_reply(attributed.value),
+            other => T::from_reply(other).map(Some),
+        }
+    }
+}
+
+/// An error of the server as a value: for one command of a pipeline, one element of an array.
+impl<T: FromReply> FromReply for Result<T, ServerError> {
+    fn from_reply(value: Value) -> Result<Self, ReplyError> {
+        match value {
+            Value::Error(text) => Ok(Err(ServerError::parse(&text))),
+            Value::Attributed(attributed) => Self::from_reply(attributed.value),
+            other => T::from_reply(other).map(Ok),
+        }
+    }
+}
+
+/// The error for `value` where `expected` was asked for.
+#[cold]
+pub(crate) fn mismatch(expected: &'static str, value: &Value) -> ReplyError {
+    let (found, server) = match value {
+        Value::Null => ("null", None),
+        Value::Integer(_) => ("an integer", None),
+        Value::Boolean(_) => ("a boolean", None),
+        Value::Double(_) => ("a double", None),
+        Value::BigNumber(_) => ("a big number", None),
+        Value::Simple(_) => ("a status", None),
+        Value::Bulk(_) => ("a string", None),
+        Value::Verbatim { .. } => ("a verbatim string", None),
+        Value::Error(text) => ("an error", Some(ServerError::parse(text))),
+        Value::Array(_) => ("an array", None),
+        Value::Set(_) => ("a set", None),
+        Value::Map(_) => ("a map", None),
+        Value::Push(_) => ("a push", None),
+        Value::Attributed(_) => ("a value with attributes", None),
+        Value::TooDeep => ("a deeper one", None),
+    };
+    ReplyError { expected, found, server }
+}
+
+/// The error for an array of another length than `expected` has.
+#[cold]
+pub(super) fn wrong_length(expected: &'static str) -> ReplyError {
+    ReplyError { expected, found: "an array of another length", server: None }
+}
