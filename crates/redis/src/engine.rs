@@ -1,7 +1,6 @@
 //! What makes a command arrive. It sees the core, options, payload and target, and never a client.
 
 pub(crate) mod attached;
-pub(crate) mod batch;
 pub(crate) mod cluster;
 pub(crate) mod core;
 pub(crate) mod credential_refresh;

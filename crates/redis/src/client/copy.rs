@@ -1,7 +1,5 @@
 //! A huge reply that is never held in memory: it goes to a writer as it comes.
 
-use std::time::Instant;
-
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::client::handle::Client;
@@ -48,7 +46,7 @@ impl Client {
         let mut sink = Sink { writer, begun: None };
         let request = Payload::Command(&command).usual();
         let observed = Observed::begin(self.core().config());
-        let copied = retry::begin_into(self.core(), &request, options, Instant::now(), &mut sink).await;
+        let copied = retry::one_into(self.core(), &request, options, &mut sink).await;
         if let Some(observed) = observed {
             observed.end(self.core().config(), name, copied.as_ref().err());
         }

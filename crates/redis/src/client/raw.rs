@@ -15,11 +15,11 @@ pub use crate::client::stream::{NodeKind, NodeStream};
 use crate::command::{Command, CommandSpec};
 use crate::commands::Commands;
 use crate::config::{Config, NodeAddress};
-use crate::engine::batch;
 use crate::engine::core::Core;
 use crate::engine::lane_options::{LaneOptions, Replies};
 use crate::engine::options::CallOptions;
 use crate::engine::request::{Payload, Request};
+use crate::engine::retry::{self, Line};
 use crate::engine::route::Route;
 use crate::engine::routing;
 use crate::error::Error;
@@ -102,7 +102,8 @@ impl RawClient {
     /// are discarded.
     pub async fn batch(&self, commands: &[Encoded<'_>]) -> Vec<Result<Bytes, Error>> {
         let requests: Vec<Request<'_, '_>> = commands.iter().map(Encoded::request).collect();
-        let replies = batch::run(self.client.core(), &requests, CallOptions::by(self.client.core().config())).await;
+        let core = self.client.core();
+        let replies = retry::run(core, &requests, CallOptions::by(core.config()), Line::Shared).await;
         replies.into_iter().map(|reply| reply.map(frame)).collect()
     }
 

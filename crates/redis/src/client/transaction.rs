@@ -3,7 +3,7 @@
 mod watch;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::client::dedicated::Dedicated;
 use crate::client::handle::Client;
@@ -204,7 +204,7 @@ fn replies(id: PipelineId, values: Vec<Value>, sealed: &Sealed) -> Replies {
 
 async fn shared(client: &Client, sealed: &Sealed, options: CallOptions) -> Result<Vec<Value>, Error> {
     let request = Payload::Transaction(sealed).usual();
-    match retry::begin(client.core(), &request, options, Instant::now(), Line::Shared).await? {
+    match retry::one(client.core(), &request, options, Line::Shared).await? {
         Value::Array(values) => Ok(values),
         other => Ok(vec![other]),
     }

@@ -17,6 +17,7 @@ mod state;
 mod submit;
 
 pub(crate) use body::{Lane, Refused};
+pub(crate) use room::Crowd;
 pub(crate) use settings::{Dial, DialError, Settings, Sign, Watch, WhenDown, WhenFull};
 pub(crate) use silence::MAX_SILENCE;
 pub(crate) use state::Ticket;

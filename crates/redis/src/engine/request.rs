@@ -4,8 +4,8 @@ use crate::command::{Command, CommandSpec};
 use crate::commands::spec;
 use crate::engine::route::Target;
 use crate::engine::sealed::Sealed;
-use crate::engine::submission::{Kind, SubmissionError};
-use crate::error::{Error, Ran};
+use crate::engine::submission::Kind;
+use crate::error::Error;
 use crate::out::Out;
 use crate::proto::slot::Slot;
 use crate::reply::Value;
@@ -79,15 +79,6 @@ impl<'p, 'a> Payload<'p, 'a> {
         match self {
             Self::Command(_) | Self::Encoded { .. } => Ok(Value::Array(replies)),
             Self::Transaction(sealed) => sealed.settle(replies).map(Value::Array),
-        }
-    }
-
-    /// Whether it was run, when it failed on its way.
-    pub(crate) fn ran(&self, failure: &SubmissionError) -> Ran {
-        match self {
-            // Until its last byte has come it does nothing.
-            Self::Transaction(sealed) if failure.sent_bytes < sealed.bytes().len() => Ran::NotSent,
-            _ => failure.ran,
         }
     }
 

@@ -13,14 +13,11 @@
 mod blocking;
 mod misuse;
 
-use std::future::{Future, poll_fn};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::command::{Command, Flags, RequestPolicy, ResponsePolicy, UNKNOWN};
 use crate::config::NodeAddress;
-use crate::engine::batch;
 use crate::engine::core::Core;
 use crate::engine::options::CallOptions;
 use crate::engine::pool::Lease;
@@ -176,16 +173,16 @@ async fn one_request(
     request: &Request<'_, '_>,
     options: CallOptions,
 ) -> Result<Value, Error> {
-    match blocking::wait_of(command) {
-        Some(wait) => {
-            let options = wait.bound(options, core.config().command_timeout);
-            retry::begin(core, request, options, Instant::now(), Line::Own).await
-        }
-        None if command.spec().flags.has(Flags::WHILE_BUSY) => {
-            retry::begin(core, request, options, Instant::now(), Line::Bare).await
-        }
-        None => retry::begin(core, request, options, Instant::now(), Line::Shared).await,
-    }
+    let (options, line) = match blocking::wait_of(command) {
+        Some(wait) => (wait.bound(options, core.config().command_timeout), Line::Own),
+        None => (options, shared_line(command)),
+    };
+    retry::one(core, request, options, line).await
+}
+
+/// On which connections a command travels that does not wait in the server.
+fn shared_line(command: &Command<'_>) -> Line {
+    if command.spec().flags.has(Flags::WHILE_BUSY) { Line::Bare } else { Line::Shared }
 }
 
 async fn routed(core: &Core, command: &Command<'_>, route: &Route, options: CallOptions) -> Result<Value, Error> {
@@ -255,7 +252,7 @@ async fn random_key(core: &Core, command: &Command<'_>, options: CallOptions) ->
 /// A command whose keys are in several slots: one command for each slot, all at once.
 async fn parts(core: &Core, command: &Command<'_>, split: Split<'_>, options: CallOptions) -> Result<Value, Error> {
     let requests: Vec<_> = split.parts.iter().map(|part| Payload::Command(&part.command).in_slot(part.slot)).collect();
-    let replies = batch::run(core, &requests, options).await;
+    let replies = retry::run(core, &requests, options, Line::Shared).await;
     join(split, replies, command.name())
 }
 
@@ -341,26 +338,8 @@ async fn everywhere(
     targets: &[(NodeAddress, Target)],
     options: CallOptions,
 ) -> Vec<Result<Value, Error>> {
-    if command.spec().flags.has(Flags::WHILE_BUSY) {
-        return all(targets.iter().map(|(_, target)| one(core, command, target.clone(), options)).collect()).await;
-    }
     let request = |(_, target): &(NodeAddress, Target)| Request::new(Payload::Command(command), target.clone());
-    batch::run(core, &targets.iter().map(request).collect::<Vec<_>>(), options).await
-}
-
-/// Awaits all of them at once.
-async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut waiting: Vec<_> = futures.into_iter().map(|future| (Some(Box::pin(future)), None)).collect();
-    poll_fn(|cx| {
-        for (future, output) in &mut waiting {
-            if let Some(Poll::Ready(ready)) = future.as_mut().map(|future| future.as_mut().poll(cx)) {
-                (*future, *output) = (None, Some(ready));
-            }
-        }
-        if waiting.iter().any(|(future, _)| future.is_some()) { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-    waiting.into_iter().filter_map(|(_, output)| output).collect()
+    retry::run(core, &targets.iter().map(request).collect::<Vec<_>>(), options, shared_line(command)).await
 }
 
 /// Who is to be asked; waits for the topology if it is not known yet. A primary is asked for by one of its slots, so

@@ -218,7 +218,6 @@ impl Next {
     }
 
     /// Whether the topology of the cluster has to be asked for again.
-    #[cfg(test)]
     #[must_use]
     pub(crate) fn refresh(&self) -> Refresh {
         match self {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::{Item, Pipeline};
 use crate::client::observed::{Observed, batch_name};
 use crate::client::replies::Replies;
-use crate::engine::batch;
 use crate::engine::core::Core;
 use crate::engine::options::CallOptions;
 use crate::engine::request::{Payload, Request};
+use crate::engine::retry::{self, Line};
 use crate::engine::routing;
 use crate::error::{Error, Misuse, Ran, TimeoutReport, TimeoutStage};
 use crate::proto::split::Split;
@@ -63,7 +63,7 @@ async fn all(core: &Core, pipeline: &Pipeline<'_>) -> Vec<Option<Reply>> {
             }
             (_, Ok(options)) => {
                 let requests = batch.requests(&rest[..run], bytes);
-                let done = batch::run(core, &requests, options).await;
+                let done = retry::run(core, &requests, options, Line::Shared).await;
                 batch.settle(&rest[..run], done, &mut replies);
             }
         }
