@@ -6,10 +6,12 @@ mod connect_error;
 pub(crate) mod connection;
 mod dial;
 mod handshake;
+mod input;
 pub(crate) mod renewal;
 pub(crate) mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 pub(crate) mod transport;
+pub(crate) mod wire;
 
 pub use connect_error::{AuthError, ConnectError, ConnectErrorKind, ConnectStage};

@@ -7,8 +7,6 @@
 mod body;
 mod clock;
 mod driver;
-mod input;
-mod renewal;
 mod room;
 mod session;
 mod settings;

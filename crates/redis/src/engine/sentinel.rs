@@ -1,6 +1,5 @@
 //! Watches the Sentinels: one at a time is listened to, and tells of a new primary and of replicas that come and go.
 
-use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,9 +9,9 @@ use tokio::time::timeout;
 use crate::command::Command;
 use crate::config::{Config, NodeAddress};
 use crate::engine::single::Single;
+use crate::error::ErrorKind;
 use crate::net::connect::{Purpose, connect};
-use crate::net::connection::Connection;
-use crate::net::connection::{exchange, next_frame, send_command};
+use crate::net::wire::Wire;
 use crate::proto::asked::Asked;
 use crate::proto::sentinel::{primary, replicas, sentinels, switched};
 use crate::reply::Value;
@@ -74,13 +73,13 @@ fn next(single: &Weak<Single>) -> Option<(Arc<Config>, NodeAddress)> {
 /// Listens to one Sentinel until it is lost. What happened before is asked for, after the subscription, so that nothing
 /// falls between.
 async fn listen(single: &Weak<Single>, config: &Config, sentinel: &NodeAddress, failures: &mut u32) -> Ended {
-    let lost = |error: io::Error| Ended::Lost(error.to_string());
-    let mut connection = match connect(config, sentinel, Purpose::Sentinel).await {
-        Ok(connection) => connection,
+    let lost = |error: ErrorKind| Ended::Lost(error.to_string());
+    let mut wire = match connect(config, sentinel, Purpose::Sentinel).await {
+        Ok(connection) => Wire::new(connection),
         Err(error) => return Ended::Lost(error.to_string()),
     };
     let subscribe = OTHERS.iter().fold(Command::raw("SUBSCRIBE").arg(SWITCH), |command, &channel| command.arg(channel));
-    if let Err(error) = send_command(&mut connection, &subscribe).await {
+    if let Err(error) = wire.send_command(&subscribe).await {
         return lost(error);
     }
     let mut is_pinged = false;
@@ -91,13 +90,13 @@ async fn listen(single: &Weak<Single>, config: &Config, sentinel: &NodeAddress, 
         {
             return ended;
         }
-        let frame = match timeout(PING_EVERY, next_frame(&mut connection)).await {
+        let frame = match timeout(PING_EVERY, wire.next_frame()).await {
             Ok(Ok(frame)) => frame,
             Ok(Err(error)) => return lost(error),
             Err(_) if is_pinged => return Ended::Lost("it is silent".to_owned()),
             Err(_) => {
                 is_pinged = true;
-                match send_command(&mut connection, &Command::raw("PING")).await {
+                match wire.send_command(&Command::raw("PING")).await {
                     Ok(()) => continue,
                     Err(error) => return lost(error),
                 }
@@ -126,13 +125,14 @@ async fn look(single: &Weak<Single>, config: &Config, sentinel: &NodeAddress) ->
     };
     let asked = Asked::plain(sentinel);
     let work = async {
-        let mut connection = connect(config, sentinel, Purpose::Sentinel).await.map_err(|error| error.to_string())?;
-        let primary = primary(&ask(&mut connection, "GET-MASTER-ADDR-BY-NAME", &name).await?, &asked)
+        let connection = connect(config, sentinel, Purpose::Sentinel).await.map_err(|error| error.to_string())?;
+        let mut wire = Wire::new(connection);
+        let primary = primary(&ask(&mut wire, "GET-MASTER-ADDR-BY-NAME", &name).await?, &asked)
             .map_err(|error| error.to_string())?;
         let others =
-            sentinels(&ask(&mut connection, "SENTINELS", &name).await?, &asked).map_err(|error| error.to_string())?;
+            sentinels(&ask(&mut wire, "SENTINELS", &name).await?, &asked).map_err(|error| error.to_string())?;
         // `REPLICAS` is known since Redis 5.
-        let replicas = replicas(&ask(&mut connection, "REPLICAS", &name).await?, &asked).unwrap_or_default();
+        let replicas = replicas(&ask(&mut wire, "REPLICAS", &name).await?, &asked).unwrap_or_default();
         Ok::<_, String>((primary, others, replicas))
     };
     let (primary, others, replicas) = match timeout(config.connect_timeout, work).await {
@@ -152,9 +152,9 @@ async fn look(single: &Weak<Single>, config: &Config, sentinel: &NodeAddress) ->
     Ok(())
 }
 
-async fn ask(connection: &mut Connection, what: &str, name: &str) -> Result<Value, String> {
+async fn ask(wire: &mut Wire, what: &str, name: &str) -> Result<Value, String> {
     let command = Command::raw("SENTINEL").arg(what.to_owned()).arg(name.to_owned());
-    exchange(connection, &command).await.map_err(|error| error.to_string())
+    wire.exchange(&command).await.map_err(|error| error.to_string())
 }
 
 /// Channel and payload of a message, pushed (RESP3) or sent as a reply (RESP2).

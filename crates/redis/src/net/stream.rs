@@ -2,11 +2,13 @@
 //! too.
 
 use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWrite};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{tcp, unix};
 
 use crate::net::transport::Transport;
@@ -71,6 +73,12 @@ impl Stream {
             let filled = out.slices(cursor, &mut slices);
             return self.poll_write_slices(cx, &slices[..filled]);
         };
+        self.poll_write_bytes(cx, bytes)
+    }
+
+    /// Writes some of `bytes`.
+    #[inline]
+    pub(crate) fn poll_write_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let bytes = &bytes[..bytes.len().min(MAX_WRITE_BYTES)];
         match self {
             Self::Tcp(half) => {
@@ -97,6 +105,27 @@ impl Stream {
             }
             Self::Other(transport) => Pin::new(transport).poll_write_vectored(cx, slices),
         }
+    }
+
+    /// Whether it buffers what is written.
+    #[inline]
+    pub(crate) fn needs_flush(&self) -> bool {
+        matches!(self, Self::Other(_))
+    }
+
+    /// Whether the peer has neither closed the stream nor sent anything that was not read. For a plain socket the
+    /// kernel is asked; of the others only what the runtime has noticed is known.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let peeked = match self {
+            Self::Tcp(half) => SockRef::from(half.as_ref()).peek(&mut byte),
+            Self::Unix(half) => SockRef::from(half.as_ref()).peek(&mut byte),
+            Self::Other(transport) => {
+                let (mut byte, mut cx) = ([0; 1], Context::from_waker(Waker::noop()));
+                return Pin::new(transport).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending();
+            }
+        };
+        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Hands on what the stream itself buffers (TLS).

@@ -1,11 +1,9 @@
 //! The stream of one connection, whatever it is made of.
 
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
@@ -24,24 +22,6 @@ pub(crate) enum Transport {
     Tls(Box<tokio_rustls::client::TlsStream<Transport>>),
     /// The user's own.
     Custom(Box<dyn ByteStream>),
-}
-
-impl Transport {
-    /// Whether the peer has neither closed the stream nor sent anything that was not read. For a plain socket the
-    /// kernel is asked; of the others only what the runtime has noticed is known.
-    pub(crate) fn is_quiet(&mut self) -> bool {
-        let mut byte = [MaybeUninit::uninit()];
-        let peeked = match self {
-            Self::Tcp(stream) => SockRef::from(&*stream).peek(&mut byte),
-            #[cfg(unix)]
-            Self::Unix(stream) => SockRef::from(&*stream).peek(&mut byte),
-            other => {
-                let (mut byte, mut cx) = ([0; 1], Context::from_waker(Waker::noop()));
-                return Pin::new(other).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending();
-            }
-        };
-        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-    }
 }
 
 /// Calls the same method of whatever stream it is.

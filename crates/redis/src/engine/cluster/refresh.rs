@@ -14,7 +14,7 @@ use crate::config::{Config, NodeAddress};
 use crate::engine::lane::DialError;
 use crate::error::{Advice, ServerError};
 use crate::net::connect::{Purpose, connect};
-use crate::net::connection::exchange;
+use crate::net::wire::Wire;
 use crate::proto::asked::{Asked, Security};
 use crate::proto::refresh::{Action, Outcome};
 use crate::proto::retry::Refresh;
@@ -103,9 +103,9 @@ async fn ask_one(config: Arc<Config>, source: NodeAddress) -> Result<Topology, D
     let asked = Asked { security, ..Asked::plain(&source) };
     let failed = |why: String, is_final| DialError { text: format!("{source}: {why}").into(), is_final };
     let work = async {
-        let mut connection = connect(&config, &source, Purpose::Management).await?;
+        let mut wire = Wire::new(connect(&config, &source, Purpose::Management).await?);
         let mut answer = async |question: &'static CommandSpec| {
-            let answer = exchange(&mut connection, &Command::new(question)).await;
+            let answer = wire.exchange(&Command::new(question)).await;
             answer.map_err(|error| failed(error.to_string(), false))
         };
         let slots = answer(&spec::CLUSTER_SLOTS).await?;

@@ -11,7 +11,7 @@ use crate::config::{Config, NodeAddress};
 use crate::engine::lane::DialError;
 use crate::net::connect::{Purpose, connect};
 use crate::net::connection::Connection;
-use crate::net::connection::exchange;
+use crate::net::wire::Wire;
 use crate::proto::asked::Asked;
 use crate::proto::sentinel;
 
@@ -184,9 +184,9 @@ impl Search<'_> {
 pub(crate) async fn ask(config: &Config, sentinel: &NodeAddress, name: &str) -> Result<Option<NodeAddress>, DialError> {
     let failed = |problem: String| DialError { text: format!("{sentinel}: {problem}").into(), is_final: false };
     let work = async {
-        let mut connection = connect(config, sentinel, Purpose::Sentinel).await?;
+        let mut wire = Wire::new(connect(config, sentinel, Purpose::Sentinel).await?);
         let command = Command::raw("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-        let reply = exchange(&mut connection, &command).await.map_err(|error| failed(error.to_string()))?;
+        let reply = wire.exchange(&command).await.map_err(|error| failed(error.to_string()))?;
         sentinel::primary(&reply, &Asked::plain(sentinel)).map_err(|error| failed(error.to_string()))
     };
     match tokio::time::timeout(config.connect_timeout, work).await {

@@ -17,7 +17,8 @@ use super::state::leave::Circumstances;
 use crate::credentials::Credentials;
 use crate::error::ErrorKind;
 use crate::net::connection::Connection;
-use crate::net::stream::{self, InlineWriter};
+use crate::net::stream::InlineWriter;
+use crate::net::wire::{READ_BYTES, Wire};
 
 /// A connection that held for less, and on which nothing was read or what is no reply, counts as a failed attempt: a
 /// server that accepts everybody and throws them out is not to be stormed.
@@ -111,10 +112,9 @@ async fn drive(lane: &Arc<Lane>) {
 
 async fn serve(lane: &Arc<Lane>, connection: Connection) -> Ended {
     let Connection { address, transport, decoder, read_buffer, pushes, server, credentials, budget } = connection;
-    let (stream, inline) = stream::split(transport);
+    let (wire, inline) = Wire::split(transport, decoder, read_buffer, budget, READ_BYTES);
     let _connected = Connected::new(lane);
-    let mut session = Session::new(lane, stream, decoder, read_buffer, credentials);
-    session.budget = budget;
+    let mut session = Session::new(lane, wire, credentials);
     {
         let mut shared = lane.shared.lock();
         shared.state.counters.pushes += pushes.len() as u64;

@@ -6,22 +6,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use parking_lot::MutexGuard;
-use pilotlight_resp::{Decoder, Frame, Value};
+use pilotlight_resp::{Frame, Value};
 use tokio::time::Sleep;
 
 use super::body::{Condemned, Lane, Patience, Phase, Shared};
 use super::clock::Clock;
-use super::input::Input;
-use super::renewal::Renewal;
 use super::state::leave::Circumstances;
 use super::state::{Doubt, Oldest, State, TICK};
 use crate::credentials::Credentials;
 use crate::error::ErrorKind;
-use crate::net::budget::ReplyBudget;
-use crate::net::stream::Stream;
-use crate::out::{Cursor, Out};
+use crate::net::renewal::Renewal;
+use crate::net::stream::InlineWriter;
+use crate::net::wire::Wire;
 
 /// Reads and writes in one turn before other tasks get theirs.
 const MAX_STEPS_PER_TURN: u32 = 16;
@@ -62,18 +59,13 @@ enum Taken {
 
 pub(super) struct Session<'l> {
     lane: &'l Lane,
-    stream: Stream,
-    decoder: Decoder,
-    input: Input,
-    wave: Out,
-    cursor: Cursor,
+    wire: Wire,
     /// Bytes written since the lane's lock was last held.
     written: usize,
     /// The last read since then.
     read: Option<(Instant, usize)>,
     /// Replies in the last read.
     batch: usize,
-    needs_flush: bool,
     replies: Vec<Value>,
     wakers: Vec<Waker>,
     /// One turn was let pass for commands to gather.
@@ -84,40 +76,32 @@ pub(super) struct Session<'l> {
     gathered: Option<Pin<Box<Sleep>>>,
     /// Who the server takes the client for.
     credentials: Option<Credentials>,
-    /// What large replies count against.
-    pub(super) budget: Option<Arc<ReplyBudget>>,
     /// The connection authenticates anew; until it has, nothing else is sent.
-    renewal: Option<Renewal>,
+    renewal: Renewal,
+    /// The last wave before that was taken.
+    is_drained: bool,
+    /// Kept from the callers meanwhile.
+    inline: Option<InlineWriter>,
     clock: Clock,
 }
 
 impl<'l> Session<'l> {
-    pub(super) fn new(
-        lane: &'l Lane,
-        stream: Stream,
-        decoder: Decoder,
-        input: BytesMut,
-        credentials: Option<Credentials>,
-    ) -> Self {
+    pub(super) fn new(lane: &'l Lane, wire: Wire, credentials: Option<Credentials>) -> Self {
         Self {
             lane,
-            stream,
-            decoder,
-            input: Input::new(input),
-            wave: Out::default(),
-            cursor: Cursor::default(),
+            wire,
             written: 0,
             read: None,
             batch: 0,
-            needs_flush: false,
             replies: Vec::with_capacity(MAX_BATCH),
             wakers: Vec::with_capacity(MAX_BATCH),
             has_gathered: false,
             gathering: None,
             gathered: None,
             credentials,
-            budget: None,
-            renewal: None,
+            renewal: Renewal::default(),
+            is_drained: false,
+            inline: None,
             clock: Clock::new(),
         }
     }
@@ -173,15 +157,10 @@ impl<'l> Session<'l> {
 
     /// Reads once and gives what is complete to whom it belongs. False: there is nothing to read now.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, ErrorKind> {
-        self.input.make_room(self.decoder.wanted());
-        let room = self.input.room();
-        let read = match self.stream.poll_read(cx, &mut self.input.buffer) {
+        let read = match self.wire.poll_read(cx) {
             Poll::Pending => return Ok(false),
-            Poll::Ready(Ok(0)) => return Err(ErrorKind::Connection("the server closed the connection".into())),
-            Poll::Ready(Ok(read)) => read,
-            Poll::Ready(Err(error)) => return Err(ErrorKind::Connection(error.to_string().into())),
+            Poll::Ready(read) => read?,
         };
-        self.input.note_read(read, room);
         let now = Instant::now();
         self.clock.silence.end(self.lane);
         self.read = Some((now, read));
@@ -206,12 +185,9 @@ impl<'l> Session<'l> {
     /// command's.
     pub(super) fn digest(&mut self) -> Result<(), ErrorKind> {
         loop {
-            match self.decoder.decode(&mut self.input.buffer) {
+            match self.wire.decode() {
                 Ok(Some(Frame::Reply(value))) => {
-                    self.replies.push(match &self.budget {
-                        None => value,
-                        Some(budget) => budget.hold(value),
-                    });
+                    self.replies.push(value);
                     if self.replies.len() == MAX_BATCH {
                         self.give_replies()?;
                     }
@@ -236,7 +212,7 @@ impl<'l> Session<'l> {
         if self.replies.is_empty() {
             return Ok(());
         }
-        if self.renewal.is_some() {
+        if self.renewal.is_sent() {
             self.finish_renewal()?;
         }
         self.batch += self.replies.len();
@@ -283,9 +259,9 @@ impl<'l> Session<'l> {
             Phase::Draining if !shared.state.is_wanted() => return Ok(Taken::Ended),
             _ => {}
         }
-        let is_renewing = shared.renewal.is_some() || self.renewal.is_some();
+        let is_renewing = shared.renewal.is_some() || self.renewal.holds_up();
         let is_held_up = shared.condemned.is_some() || is_renewing && self.renew(&mut shared);
-        if self.wave.is_empty() && !is_held_up {
+        if self.wire.is_written() && !is_held_up {
             if self.is_gathering(&shared.state) {
                 drop(shared);
                 return Ok(self.gather(cx));
@@ -295,11 +271,11 @@ impl<'l> Session<'l> {
             if shared.state.is_due() {
                 shared = self.expire(shared);
             }
-            shared.state.take_wave(&mut self.wave);
+            shared.state.take_wave(self.wire.out());
         }
         self.clock.starts = !shared.ticking && !shared.state.is_idle();
         shared.ticking |= self.clock.starts;
-        if !self.wave.is_empty() {
+        if !self.wire.is_written() {
             return Ok(Taken::Wave);
         }
         if !shared.driver.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
@@ -312,7 +288,7 @@ impl<'l> Session<'l> {
     /// anybody looks at the clock.
     #[cold]
     fn expire<'g>(&mut self, mut shared: MutexGuard<'g, Shared>) -> MutexGuard<'g, Shared> {
-        let unparsed_bytes = self.input.buffer.len();
+        let unparsed_bytes = self.wire.unparsed_bytes();
         let circumstances = Circumstances { is_connected: true, unparsed_bytes, lag: Duration::ZERO };
         shared.state.expire(circumstances, &mut self.wakers);
         MutexGuard::unlocked(&mut shared, || self.wakers.drain(..).for_each(Waker::wake));
@@ -352,29 +328,15 @@ impl<'l> Session<'l> {
 
     /// Writes the wave as far as the kernel takes it. True: some of it.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, ErrorKind> {
-        let lost = |error: std::io::Error| ErrorKind::Connection(error.to_string().into());
-        if self.wave.is_empty() {
-            if self.needs_flush && self.stream.poll_flush(cx).map_err(lost)?.is_ready() {
-                self.needs_flush = false;
-            }
-            return Ok(false);
-        }
-        match self.stream.poll_write(cx, &self.wave, self.cursor) {
+        let is_written = self.wire.is_written();
+        match self.wire.poll_write(cx) {
             Poll::Pending => return Ok(false),
-            Poll::Ready(Err(error)) => return Err(lost(error)),
-            Poll::Ready(Ok(0)) => return Err(ErrorKind::Connection("nothing could be written".into())),
-            Poll::Ready(Ok(written)) => {
-                self.cursor = self.wave.advanced(self.cursor, written);
-                // AUTH is no caller's and has no place in the lane's order.
-                self.written += if self.renewal.as_ref().is_some_and(Renewal::is_sent) { 0 } else { written };
-            }
+            Poll::Ready(Err(kind)) => return Err(kind),
+            // AUTH is no caller's and has no place in the lane's order.
+            Poll::Ready(Ok(_)) if self.renewal.is_sent() => {}
+            Poll::Ready(Ok(written)) => self.written += written,
         }
-        if self.wave.is_written(self.cursor) {
-            self.wave.clear();
-            self.cursor = Cursor::default();
-            self.needs_flush = matches!(self.stream, Stream::Other(_));
-        }
-        Ok(true)
+        Ok(!is_written)
     }
 
     /// Deadlines, idleness, liveness.
@@ -383,7 +345,7 @@ impl<'l> Session<'l> {
         // Something was read before the time, so it is not the clock that woke the driver.
         let is_early = self.clock.read_at.is_some_and(|at| at < self.clock.due);
         let is_calm =
-            self.clock.is_set && !self.clock.starts && !self.clock.silence.is_probing() && self.renewal.is_none();
+            self.clock.is_set && !self.clock.starts && !self.clock.silence.is_probing() && !self.renewal.holds_up();
         if is_early && is_calm {
             return Ok(());
         }
@@ -391,8 +353,8 @@ impl<'l> Session<'l> {
     }
 
     fn look_at_clock(&mut self, lane: &Arc<Lane>, cx: &mut Context<'_>) -> Result<(), ErrorKind> {
-        if let Some(renewal) = &mut self.renewal {
-            renewal.poll_overdue(cx)?;
+        if self.renewal.is_sent() {
+            self.renewal.until(Instant::now())?;
         }
         if let Some(stall) = self.lane.settings.stall {
             self.clock.silence.poll_probe(self.lane, stall, cx)?;
@@ -417,7 +379,7 @@ impl<'l> Session<'l> {
         let lag = now.saturating_duration_since(self.clock.due);
         let mut shared = self.lane.shared.lock();
         shared.state.advance(now);
-        let circumstances = Circumstances { is_connected: true, unparsed_bytes: self.input.buffer.len(), lag };
+        let circumstances = Circumstances { is_connected: true, unparsed_bytes: self.wire.unparsed_bytes(), lag };
         shared.state.expire(circumstances, &mut self.wakers);
         let has_room = self.lane.is_room_wanted(&shared);
         let is_stalled = self.is_stalled(&shared.state, now);
@@ -434,7 +396,7 @@ impl<'l> Session<'l> {
         } else if shared.ticking {
             shared.ticking = false;
             shared.state.shrink();
-            self.input.shrink();
+            self.wire.shrink();
             next = self.lane.settings.idle_ping.unwrap_or(Duration::from_secs(3600));
         } else if let Some(pause) = self.lane.settings.idle_ping {
             shared.state.ping(now);
@@ -443,6 +405,9 @@ impl<'l> Session<'l> {
             cx.waker().wake_by_ref();
         }
         drop(shared);
+        if self.renewal.is_sent() {
+            next = TICK;
+        }
         self.wakers.drain(..).for_each(Waker::wake);
         self.lane.tell_room(has_room);
         if is_stalled {
@@ -454,33 +419,35 @@ impl<'l> Session<'l> {
     /// Goes on with new credentials: nothing more is written, and as soon as nothing is awaited, AUTH, alone
     /// (redis/redis#15640). False: there is nothing to do for it.
     fn renew(&mut self, shared: &mut Shared) -> bool {
-        if self.renewal.is_none() {
-            let wanted = shared.renewal.take();
-            if wanted.is_none() || wanted == self.credentials {
-                return false;
-            }
+        if !self.renewal.holds_up() {
+            let wanted = shared.renewal.take().filter(|wanted| Some(wanted) != self.credentials.as_ref());
+            let Some(wanted) = wanted else { return false };
+            self.renewal = Renewal::Wanted(wanted);
+            self.is_drained = false;
             // Callers must not write by themselves meanwhile.
-            self.renewal = wanted.map(|credentials| Renewal::new(credentials, shared.inline.take()));
+            self.inline = shared.inline.take();
         }
-        let Some(renewal) = self.renewal.as_mut().filter(|_| self.wave.is_empty()) else { return true };
+        if !self.wire.is_written() {
+            return true;
+        }
         // The last wave before: what a caller's own write left over has to be sent, or its reply would never come.
-        if renewal.begins() {
-            shared.state.take_wave(&mut self.wave);
+        if !std::mem::replace(&mut self.is_drained, true) {
+            shared.state.take_wave(self.wire.out());
         }
-        if self.wave.is_empty() && !shared.state.is_awaiting() {
-            renewal.send(&mut self.wave);
+        if self.wire.is_written() && !shared.state.is_awaiting() && !self.renewal.is_sent() {
+            self.renewal.send(self.wire.out().page(), Instant::now());
+            self.clock.arm(TICK);
         }
         true
     }
 
-    /// Takes the reply to AUTH from the front of the replies, if it is that.
+    /// Takes the reply to AUTH from the front of the replies.
     fn finish_renewal(&mut self) -> Result<(), ErrorKind> {
-        let Some(renewal) = self.renewal.take_if(|renewal| renewal.is_sent()) else { return Ok(()) };
-        if !self.wave.is_empty() {
+        if !self.wire.is_written() {
             return Err(ErrorKind::Protocol("a reply came before AUTH was sent".into()));
         }
-        let (credentials, inline) = renewal.finish(&self.replies.remove(0))?;
-        self.credentials = Some(credentials);
+        self.credentials = self.renewal.answered(&self.replies.remove(0))?;
+        let inline = self.inline.take();
         let mut shared = self.lane.shared.lock();
         if matches!(shared.phase, Phase::Up) {
             shared.inline = inline;

@@ -67,7 +67,7 @@ impl Pool {
             },
         };
         Totals::add_one(&self.totals.leases);
-        lease.node = link.connection.address.to_string().into();
+        lease.node = link.address.to_string().into();
         lease.link = Some(link);
         Ok(lease)
     }

@@ -1,26 +1,30 @@
 //! A connection of the pool: one exchange after the other, in between new credentials.
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Buf;
 use pilotlight_resp::Frame;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 
+use crate::address::NodeAddress;
 use crate::config::Config;
+use crate::credentials::Credentials;
 use crate::engine::lane::{DialError, Lane};
 use crate::engine::sink::Sink;
 use crate::error::ErrorKind;
-use crate::net::connection;
 use crate::net::connection::Connection;
-use crate::net::renewal::{Changes, check_answer};
-use crate::proto::handshake::encode_auth;
+use crate::net::renewal::{Changes, Renewal};
+use crate::net::wire::Wire;
 use crate::reply::Value;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) connection: Connection,
+    /// Of the server, as it is announced.
+    pub(super) address: NodeAddress,
+    wire: Wire,
+    /// Who the server takes the client for.
+    credentials: Option<Credentials>,
     /// Of the credentials, since it was made.
     changes: Changes,
 }
@@ -50,7 +54,7 @@ impl Link {
     /// Dropping the future closes what was opened.
     pub(super) async fn dial(lane: &Lane, config: &Config) -> Result<Self, DialError> {
         let changes = Changes::new(config.credentials.as_ref().and_then(|provider| provider.changes()));
-        Ok(Self { connection: lane.dial_another().await?, changes })
+        Ok(Self::new(lane.dial_another().await?, changes))
     }
 
     /// The same, without a database.
@@ -58,12 +62,17 @@ impl Link {
     /// # Cancel safety
     /// As [`dial`](Self::dial).
     pub(super) async fn dial_bare(lane: &Lane) -> Result<Self, DialError> {
-        Ok(Self { connection: lane.dial_bare().await?, changes: Changes::new(None) })
+        Ok(Self::new(lane.dial_bare().await?, Changes::new(None)))
+    }
+
+    fn new(mut connection: Connection, changes: Changes) -> Self {
+        let (address, credentials) = (connection.address.clone(), connection.credentials.take());
+        Self { address, wire: Wire::new(connection), credentials, changes }
     }
 
     /// Whether nothing has come that nobody asked for, and it is not closed.
     pub(super) fn is_quiet(&mut self) -> bool {
-        self.connection.read_buffer.is_empty() && self.connection.transport.is_quiet()
+        self.wire.is_quiet()
     }
 
     /// Authenticates anew if the credentials have changed: before anything else is sent, as nothing may be in doubt
@@ -72,13 +81,19 @@ impl Link {
     /// # Cancel safety
     /// None: it is to be dropped, too.
     pub(super) async fn renew(&mut self) -> Result<(), ErrorKind> {
-        let Some(credentials) = self.changes.take(self.connection.credentials.as_ref()) else { return Ok(()) };
-        let mut auth = Vec::new();
-        encode_auth(&mut auth, &credentials);
-        connection::send(&mut self.connection, &auth).await.map_err(|error| kind_of(&error))?;
-        let reply = self.receive_one().await?;
-        check_answer(&reply)?;
-        self.connection.credentials = Some(credentials);
+        let Some(credentials) = self.changes.take(self.credentials.as_ref()) else { return Ok(()) };
+        let (mut renewal, mut auth) = (Renewal::Wanted(credentials), Vec::new());
+        renewal.send(&mut auth, Instant::now());
+        self.wire.send(&auth).await?;
+        let until = renewal.until(Instant::now())?;
+        let reply = match until {
+            Some(until) => tokio::time::timeout_at(until.into(), self.wire.receive()).await.ok(),
+            None => None,
+        };
+        self.credentials = match reply {
+            Some(reply) => renewal.answered(&reply?)?,
+            None => return Err(ErrorKind::Connection("the server does not answer AUTH".into())),
+        };
         Ok(())
     }
 
@@ -87,7 +102,7 @@ impl Link {
     /// # Cancel safety
     /// None: it is to be dropped, too.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), ErrorKind> {
-        connection::send(&mut self.connection, bytes).await.map_err(|error| kind_of(&error))
+        self.wire.send(bytes).await
     }
 
     /// Reads one reply, or what is written as one.
@@ -95,7 +110,7 @@ impl Link {
     /// # Cancel safety
     /// What was read is kept: the next call goes on.
     pub(super) async fn receive_one(&mut self) -> Result<Value, ErrorKind> {
-        connection::receive(&mut self.connection).await.map_err(|error| kind_of(&error))
+        self.wire.receive().await
     }
 
     /// Reads the beginning of a reply.
@@ -104,7 +119,7 @@ impl Link {
     /// None: it is to be dropped, too.
     pub(super) async fn receive_head(&mut self) -> Result<Head, ErrorKind> {
         loop {
-            let buffer = &mut self.connection.read_buffer;
+            let buffer = self.wire.unparsed();
             let line = memchr::memchr(b'\n', buffer).map(|end| &buffer[..=end]);
             match (buffer.first(), line) {
                 (Some(b'$'), Some(line)) => {
@@ -117,14 +132,13 @@ impl Link {
                     }
                 }
                 (Some(b'$') | None, None) | (None, Some(_)) => {
-                    self.read_more(0).await?;
+                    self.wire.read(0).await?;
                     continue;
                 }
                 (Some(_), _) => {}
             }
             // Null, a number, an error; pushes are passed over.
-            let frame = connection::next_frame(&mut self.connection).await.map_err(|error| kind_of(&error))?;
-            if let Frame::Reply(value) = frame {
+            if let Frame::Reply(value) = self.wire.next_frame().await? {
                 return Ok(Head::Other(value));
             }
         }
@@ -140,34 +154,25 @@ impl Link {
         sink: &mut Sink<'_>,
         patience: Option<Duration>,
     ) -> Result<(), Option<ErrorKind>> {
-        let failed = |error: io::Error| Some(ErrorKind::Writer(error.to_string().into()));
+        let failed = |error: std::io::Error| Some(ErrorKind::Writer(error.to_string().into()));
         let mut left = size;
         while left > 0 {
-            if self.connection.read_buffer.is_empty() {
+            if self.wire.unparsed_bytes() == 0 {
                 let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
-                within(patience, self.read_more(wanted)).await.ok_or(None)??;
+                within(patience, self.wire.read(wanted)).await.ok_or(None)??;
             }
-            let buffer = &mut self.connection.read_buffer;
+            let buffer = self.wire.unparsed();
             let piece = buffer.split_to(buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
             left -= piece.len() as u64;
             within(patience, sink.writer.write_all(&piece)).await.ok_or(None)?.map_err(failed)?;
         }
-        while self.connection.read_buffer.len() < 2 {
-            within(patience, self.read_more(0)).await.ok_or(None)??;
+        while self.wire.unparsed_bytes() < 2 {
+            within(patience, self.wire.read(0)).await.ok_or(None)??;
         }
-        if self.connection.read_buffer.split_to(2) != b"\r\n"[..] {
+        if self.wire.unparsed().split_to(2) != b"\r\n"[..] {
             return Err(Some(ErrorKind::Protocol("a string does not end where it should".into())));
         }
         within(patience, sink.writer.flush()).await.ok_or(None)?.map_err(failed)
-    }
-
-    async fn read_more(&mut self, wanted: usize) -> Result<(), ErrorKind> {
-        self.connection.read_buffer.reserve(wanted.max(4096));
-        let read = self.connection.transport.read_buf(&mut self.connection.read_buffer).await;
-        match read.map_err(|error| kind_of(&error))? {
-            0 => Err(kind_of(&io::ErrorKind::UnexpectedEof.into())),
-            _ => Ok(()),
-        }
     }
 
     /// Reads so many replies.
@@ -187,12 +192,5 @@ async fn within<T>(patience: Option<Duration>, work: impl Future<Output = T>) ->
     match patience {
         Some(patience) => tokio::time::timeout(patience, work).await.ok(),
         None => Some(work.await),
-    }
-}
-
-fn kind_of(error: &io::Error) -> ErrorKind {
-    match error.kind() {
-        io::ErrorKind::InvalidData => ErrorKind::Protocol(error.to_string().into()),
-        _ => ErrorKind::Connection(error.to_string().into()),
     }
 }

@@ -1,14 +1,13 @@
 //! One connection with subscriptions, from its handshake to its loss: reads, writes rounds, watches the clock. Reading
 //! never waits for writing.
 
-use std::io;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use pilotlight_resp::{Decoder, Frame, Protocol};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use pilotlight_resp::{Frame, Protocol};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -18,9 +17,8 @@ use crate::config::{Credentials, NodeAddress};
 use crate::engine::lane::{Dial, MAX_SILENCE, Sign};
 use crate::error::ErrorKind;
 use crate::net::connection::Connection;
-use crate::net::renewal::{Changes, check_answer};
-use crate::net::transport::Transport;
-use crate::proto::handshake::encode_auth;
+use crate::net::renewal::{Changes, Renewal};
+use crate::net::wire::Wire;
 
 /// Room for reading that is made before each read, in bytes. Small, since a message that somebody keeps holds all that
 /// was read with it.
@@ -31,9 +29,6 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// Nothing to look at: any event comes before.
 const LATER: Duration = Duration::from_secs(3600);
-
-/// A server that does not answer `AUTH` for so long will not.
-const AUTH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Notices handed over at once.
 const MAX_BATCH: usize = 256;
@@ -53,14 +48,8 @@ pub(super) struct Session<'s> {
     address: NodeAddress,
     wake: &'s Notify,
     dial: &'s dyn Dial,
-    reader: ReadHalf<Transport>,
-    writer: WriteHalf<Transport>,
-    decoder: Decoder,
-    input: BytesMut,
+    wire: Wire,
     notices: Vec<Notice>,
-    out: Vec<u8>,
-    written: usize,
-    needs_flush: bool,
     clock: Clock,
     protocol: Protocol,
     changes: Changes,
@@ -68,15 +57,6 @@ pub(super) struct Session<'s> {
     credentials: Option<Credentials>,
     renewal: Renewal,
     probe: Option<Pin<Box<dyn Future<Output = Sign> + Send + 's>>>,
-}
-
-/// New credentials on the live connection.
-enum Renewal {
-    None,
-    /// `AUTH` is to be sent, alone, after the answer to the round under way.
-    Wanted(Credentials),
-    /// Nothing is sent before its answer.
-    Sent(Credentials, Instant),
 }
 
 struct Clock {
@@ -90,9 +70,9 @@ struct Clock {
 }
 
 enum Action {
-    Read(io::Result<usize>),
-    Wrote(io::Result<usize>),
-    Flushed(io::Result<()>),
+    Read,
+    Wrote,
+    Lost(ErrorKind),
     Probed(Sign),
     /// Something is wanted, or it is time to look.
     Look,
@@ -107,22 +87,17 @@ impl<'s> Session<'s> {
         connection: Connection,
         changes: Changes,
     ) -> Self {
-        let Connection { address, transport, decoder, read_buffer, server, credentials, .. } = connection;
-        let (reader, writer) = tokio::io::split(transport);
+        let Connection { address, transport, decoder, read_buffer, server, credentials, budget, .. } = connection;
+        let (mut wire, inline) = Wire::split(transport, decoder, read_buffer, budget, MIN_READ_BYTES);
+        wire.keep(inline);
         Self {
             hub,
             node,
             address,
             wake,
             dial,
-            reader,
-            writer,
-            decoder,
-            input: read_buffer,
+            wire,
             notices: Vec::new(),
-            out: Vec::new(),
-            written: 0,
-            needs_flush: false,
             clock: Clock {
                 last_read: Instant::now(),
                 waiting_since: None,
@@ -133,7 +108,7 @@ impl<'s> Session<'s> {
             protocol: server.protocol,
             changes,
             credentials,
-            renewal: Renewal::None,
+            renewal: Renewal::default(),
             probe: None,
         }
     }
@@ -156,16 +131,16 @@ impl<'s> Session<'s> {
     }
 
     async fn select(&mut self, due: Instant) -> Action {
-        self.input.reserve(self.decoder.wanted().max(MIN_READ_BYTES));
-        let has_output = self.written < self.out.len();
-        let has_work = has_output || self.needs_flush;
-        let is_renewing = matches!(self.renewal, Renewal::Sent(..));
-        let output = async {
-            match has_output {
-                true => Action::Wrote(self.writer.write(&self.out[self.written..]).await),
-                false => Action::Flushed(self.writer.flush().await),
+        let (wire, is_renewing) = (&mut self.wire, self.renewal.is_sent());
+        // What is to be written is little and comes to an end; if the kernel does not take it, there is reading.
+        let moved = poll_fn(|cx| {
+            if wire.has_output()
+                && let Poll::Ready(written) = wire.poll_write(cx)
+            {
+                return Poll::Ready(written.map_or_else(Action::Lost, |_| Action::Wrote));
             }
-        };
+            wire.poll_read(cx).map(|read| read.map_or_else(Action::Lost, |_| Action::Read))
+        });
         let probe = async {
             match &mut self.probe {
                 Some(probe) => probe.await,
@@ -173,8 +148,7 @@ impl<'s> Session<'s> {
             }
         };
         tokio::select! {
-            read = self.reader.read_buf(&mut self.input) => Action::Read(read),
-            action = output, if has_work => action,
+            action = moved => action,
             sign = probe => Action::Probed(sign),
             () = self.wake.notified() => Action::Look,
             () = self.changes.changed(), if !is_renewing => Action::Look,
@@ -183,27 +157,13 @@ impl<'s> Session<'s> {
     }
 
     fn apply(&mut self, action: Action) -> Result<(), ErrorKind> {
-        let lost = |error: io::Error| ErrorKind::Connection(error.to_string().into());
         match action {
-            Action::Read(Ok(0)) => return Err(ErrorKind::Connection("the server closed the connection".into())),
-            Action::Wrote(Ok(0)) => return Err(ErrorKind::Connection("nothing could be written".into())),
-            Action::Read(read) => {
-                read.map_err(lost)?;
+            Action::Read => {
                 self.clock.last_read = Instant::now();
                 self.decode()?;
             }
-            Action::Wrote(written) => {
-                self.written += written.map_err(lost)?;
-                self.needs_flush = true;
-                if self.written == self.out.len() {
-                    self.out.clear();
-                    self.written = 0;
-                }
-            }
-            Action::Flushed(flushed) => {
-                flushed.map_err(lost)?;
-                self.needs_flush = false;
-            }
+            Action::Wrote => {}
+            Action::Lost(kind) => return Err(kind),
             Action::Probed(sign) => {
                 self.probe = None;
                 self.judge(sign)?;
@@ -229,12 +189,10 @@ impl<'s> Session<'s> {
     }
 
     fn next_notice(&mut self) -> Result<Option<Notice>, ErrorKind> {
-        let Some(frame) = self.decoder.decode(&mut self.input)? else { return Ok(None) };
+        let Some(frame) = self.wire.decode()? else { return Ok(None) };
         // In RESP3 everything else is a push.
-        if let (Renewal::Sent(credentials, _), Frame::Reply(reply)) = (&self.renewal, &frame) {
-            check_answer(reply)?;
-            self.credentials = Some(credentials.clone());
-            self.renewal = Renewal::None;
+        if let (true, Frame::Reply(reply)) = (self.renewal.is_sent(), &frame) {
+            self.credentials = self.renewal.answered(reply)?;
             return Ok(Some(Notice::Other));
         }
         let notice =
@@ -251,7 +209,7 @@ impl<'s> Session<'s> {
             self.hub.retry(self.node);
         }
         let is_renewing = self.wants_renewal()?;
-        let mut turn = self.hub.turn(self.node, &mut self.out, is_renewing);
+        let mut turn = self.hub.turn(self.node, self.wire.out().page(), is_renewing);
         let auth_until = self.renew(turn.is_waiting, now)?;
         turn.is_waiting |= auth_until.is_some();
         if let Some(failures) = turn.failures {
@@ -260,7 +218,7 @@ impl<'s> Session<'s> {
         }
         let idle_until = probe.idle_ping.map(|pause| self.clock.last_read + pause);
         if !turn.is_waiting && idle_until.is_some_and(|at| at <= now) {
-            self.hub.ping(self.node, &mut self.out);
+            self.hub.ping(self.node, self.wire.out().page());
             turn.is_waiting = true;
         }
         self.clock.waiting_since = turn.is_waiting.then(|| self.clock.waiting_since.unwrap_or(now));
@@ -282,10 +240,9 @@ impl<'s> Session<'s> {
 
     /// Whether the connection is to authenticate anew, or does so.
     fn wants_renewal(&mut self) -> Result<bool, ErrorKind> {
-        if matches!(self.renewal, Renewal::Sent(..)) {
-            return Ok(true);
-        }
-        if let Some(credentials) = self.changes.take(self.credentials.as_ref()) {
+        if !self.renewal.is_sent()
+            && let Some(credentials) = self.changes.take(self.credentials.as_ref())
+        {
             // RESP2 allows no `AUTH` beside subscriptions.
             if self.protocol == Protocol::Resp2 {
                 let text = "the credentials have changed, which RESP2 cannot tell on a connection with subscriptions";
@@ -293,24 +250,15 @@ impl<'s> Session<'s> {
             }
             self.renewal = Renewal::Wanted(credentials);
         }
-        Ok(matches!(self.renewal, Renewal::Wanted(_)))
+        Ok(self.renewal.holds_up())
     }
 
-    /// Sends `AUTH` if it is wanted and no answer is due: nothing before it may be in doubt (redis/redis#15640). Until
-    /// when its answer has to come.
+    /// Sends `AUTH` if it is wanted and no answer is due. Until when its answer has to come.
     fn renew(&mut self, is_waiting: bool, now: Instant) -> Result<Option<Instant>, ErrorKind> {
-        if let Renewal::Wanted(credentials) = &self.renewal
-            && !is_waiting
-        {
-            encode_auth(&mut self.out, credentials);
-            self.renewal = Renewal::Sent(credentials.clone(), now);
+        if !is_waiting {
+            self.renewal.send(self.wire.out().page(), now.into_std());
         }
-        let Renewal::Sent(_, since) = self.renewal else { return Ok(None) };
-        let until = since + AUTH_PATIENCE;
-        if until <= now {
-            return Err(ErrorKind::Connection("the server does not answer AUTH".into()));
-        }
-        Ok(Some(until))
+        Ok(self.renewal.until(now.into_std())?.map(Instant::from_std))
     }
 
     /// When the node is suspected: an answer is due and nothing was read, both for

@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-/// Room that is made for a read, in bytes; doubled while reads fill it, up to [`MAX_READ_BYTES`].
-const MIN_READ_BYTES: usize = 16 * 1024;
+/// Room that is made for a read is doubled while reads fill it, up to so many bytes.
 const MAX_READ_BYTES: usize = 256 * 1024;
 
 /// A buffer is used up to here while it cannot be had anew.
@@ -23,11 +22,14 @@ pub(super) struct Input {
     /// Those before, which some replies may still be slices of; the oldest first.
     spares: VecDeque<BytesMut>,
     read_bytes: usize,
+    min_read_bytes: usize,
 }
 
 impl Input {
-    pub(super) fn new(buffer: BytesMut) -> Self {
-        Self { buffer, spares: VecDeque::with_capacity(MAX_SPARES), read_bytes: MIN_READ_BYTES }
+    /// Reads are made of `min_read_bytes` at first.
+    pub(super) fn new(buffer: BytesMut, min_read_bytes: usize) -> Self {
+        let spares = VecDeque::with_capacity(MAX_SPARES);
+        Self { buffer, spares, read_bytes: min_read_bytes, min_read_bytes }
     }
 
     pub(super) fn room(&self) -> usize {
@@ -68,8 +70,8 @@ impl Input {
     /// Gives back what a burst has left behind.
     pub(super) fn shrink(&mut self) {
         self.spares.clear();
-        self.read_bytes = MIN_READ_BYTES;
-        if self.buffer.is_empty() && self.buffer.capacity() > MIN_READ_BYTES {
+        self.read_bytes = self.min_read_bytes;
+        if self.buffer.is_empty() && self.buffer.capacity() > self.min_read_bytes {
             self.buffer = BytesMut::new();
         }
     }
@@ -87,6 +89,8 @@ impl Input {
 mod tests {
     use super::*;
 
+    const MIN_READ_BYTES: usize = 16 * 1024;
+
     fn fill(input: &mut Input, bytes: usize) -> *const u8 {
         input.make_room(0);
         assert!(input.room() >= MIN_ROOM_BYTES);
@@ -97,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_buffer_that_nobody_uses_is_used_again() {
-        let mut input = Input::new(BytesMut::with_capacity(MIN_READ_BYTES));
+        let mut input = Input::new(BytesMut::with_capacity(MIN_READ_BYTES), MIN_READ_BYTES);
         let first = fill(&mut input, 1000);
         for _ in 0..100 {
             drop(input.buffer.split_to(1000));
@@ -111,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_few_buffers_take_turns_while_the_last_replies_are_in_use() {
-        let mut input = Input::new(BytesMut::with_capacity(MIN_READ_BYTES));
+        let mut input = Input::new(BytesMut::with_capacity(MIN_READ_BYTES), MIN_READ_BYTES);
         let mut pages = std::collections::HashSet::new();
         let mut held = std::collections::VecDeque::new();
         for _ in 0..1000 {
@@ -128,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_is_not_decoded_moves_along() {
-        let mut input = Input::new(BytesMut::with_capacity(4096));
+        let mut input = Input::new(BytesMut::with_capacity(4096), MIN_READ_BYTES);
         input.buffer.extend_from_slice(&[b'a'; 3000]);
         let held = input.buffer.split_to(2900).freeze();
         input.make_room(1 << 20);
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn full_reads_make_the_next_ones_larger() {
-        let mut input = Input::new(BytesMut::new());
+        let mut input = Input::new(BytesMut::new(), MIN_READ_BYTES);
         for _ in 0..20 {
             input.make_room(0);
             let room = input.room();
