@@ -44,6 +44,8 @@ class Handler(BaseHTTPRequestHandler):
             is_ill = Handler.sick
         if self.path.startswith("/order"):
             Handler.paths.append(self.path)
+        if self.path == "/connection":
+            body = b"%s %d" % (body, self.client_address[1])
         if self.path == "/paths":
             body = " ".join(Handler.paths).encode()
         if self.path == "/asked":

@@ -16,7 +16,7 @@ pub struct Settings {
     /// For how long; twice as long each time until it has answered, [`MAX_EJECTION`](Self::MAX_EJECTION) at most.
     /// Default 10 s.
     pub eject_time: Duration,
-    /// How long a server that comes back takes to its full share, from a tenth of it. Default 0.
+    /// How long a server that comes back, or joins others, takes to its full share, from a tenth of it. Default 0.
     pub slow_start: Duration,
     /// Health requests in a row that have to be answered well until a server that was left out gets requests again.
     /// Default 2.
@@ -87,7 +87,7 @@ pub(crate) struct Health {
     record: Mutex<Record>,
     /// 0: it is not ejected. [`UNHEALTHY`]: by health requests.
     ejected_until: AtomicU64,
-    /// When it came back; 0: it was never away.
+    /// When it came back, or joined others; 0: neither.
     back_since: AtomicU64,
 }
 
@@ -107,6 +107,11 @@ struct Record {
 const UNHEALTHY: u64 = u64::MAX;
 
 impl Health {
+    /// It comes to others that are there already.
+    pub(crate) fn joins(&self, now: Ms) {
+        self.back_since.store(now.0.max(1), Relaxed);
+    }
+
     /// Returns whether it is ejected by this.
     pub(crate) fn failed(&self, settings: &Settings, now: Ms) -> bool {
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);

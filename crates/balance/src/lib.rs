@@ -13,7 +13,7 @@
 //! group.ended(first);
 //! ```
 //!
-//! Why it is as it is: `docs/adr/0055-several-servers.md`.
+//! Why it is as it is: `docs/adr/0055-several-servers.md`, `docs/adr/0063-servers-that-come-and-go.md`.
 
 mod budget;
 mod group;
@@ -23,8 +23,8 @@ mod time;
 mod tried;
 
 pub use budget::{Retries, RetryCounts};
-pub use group::{Ask, Group, MAX_WEIGHT, Server};
+pub use group::{Ask, Group, MAX_SERVERS, MAX_WEIGHT, Server};
 pub use hash::key;
 pub use health::{Change, Settings, State, Verdict};
 pub use time::Ms;
-pub use tried::{MAX_SERVERS, Tried};
+pub use tried::Tried;

@@ -4,12 +4,13 @@
 //! and last what is no longer wanted goes. A request that is on its way meanwhile has the old route and the old
 //! service, or the new ones.
 
+use std::collections::HashMap;
 use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pilotlight_gateway::{Emptying, Gateway, NotDone, ServiceTarget};
+use pilotlight_gateway::{Emptying, External, Gateway, NotDone, ServiceTarget};
 use pilotlight_supervisor::{ServiceId, ServiceSpec, Supervisor};
 use pilotlight_tls::FileError;
 
@@ -156,17 +157,23 @@ fn same(services: &[ServiceTarget], spec: &ServiceSpec) -> Option<ServiceId> {
     })
 }
 
-/// Servers of somebody else's that have not changed stay the same objects, and so do the connections to them.
+/// Services of somebody else's of which nothing or only servers have changed stay the same objects, and so do the
+/// connections to servers that stay.
 fn with_known(targets: Vec<ServiceTarget>, known: &[ServiceTarget]) -> Vec<ServiceTarget> {
+    let known: HashMap<&str, &Arc<External>> = known.iter().filter_map(external).map(|one| (one.name(), one)).collect();
     let known = |target: ServiceTarget| match target {
         ServiceTarget::External(new) => {
-            let old = known.iter().find_map(|old| match old {
-                ServiceTarget::External(old) => Some(old).filter(|old| old.is_as(&new)),
-                ServiceTarget::Managed(..) => None,
-            });
-            ServiceTarget::External(old.map_or(new, Arc::clone))
+            let old = known.get(new.name()).filter(|old| old.follow(&new));
+            ServiceTarget::External(old.map_or(new, |old| Arc::clone(old)))
         }
         managed @ ServiceTarget::Managed(..) => managed,
     };
     targets.into_iter().map(known).collect()
+}
+
+fn external(target: &ServiceTarget) -> Option<&Arc<External>> {
+    match target {
+        ServiceTarget::External(external) => Some(external),
+        ServiceTarget::Managed(..) => None,
+    }
 }

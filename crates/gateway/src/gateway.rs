@@ -1,5 +1,6 @@
 //! The gateway as a whole: binds, starts the workers, stops them.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
@@ -20,9 +21,12 @@ use crate::issuers::{IssuerError, Issuers};
 use crate::jwks::KeySources;
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
-use crate::options::{AccessLogOptions, CacheSettings, GatewayOptions, Inherited, ListenAddr, RedisTier, Serving};
+use crate::options::{
+    AccessLogOptions, CacheSettings, External, GatewayOptions, Inherited, ListenAddr, RedisTier, ServiceTarget, Serving,
+};
 use crate::routes::Table;
 use crate::schedules::Schedules;
+use crate::server_control::ServerChanges;
 use crate::strangers::Strangers;
 use crate::traces::export::Exporter;
 use crate::upstream::lambda::Functions;
@@ -165,6 +169,7 @@ impl Gateway {
             tls: options.tls,
             schedules,
             functions: Functions::default(),
+            server_changes: ServerChanges::default(),
             strangers: Strangers::default(),
         });
         let (stop, stopped) = watch::channel(Stop::No);
@@ -219,7 +224,10 @@ impl Gateway {
         self.common.issuers.follow(&listeners.wanted, &serving);
         self.common.exporter.follow(serving.settings.traces.as_ref());
         let schedules = serving.schedules.clone();
+        let changing = self.common.server_changes.hold();
+        take_over(&serving.services, self.common.table.load().services());
         self.common.table.store(Arc::new(table(serving, &self.common.keys, &self.common.metrics)));
+        drop(changing);
         self.common.schedules.follow(&schedules, now());
         self.order(|| Order::Follow);
         self.listen(listeners);
@@ -341,6 +349,23 @@ fn write_access_log(log: &AccessLogOptions) -> Result<Writer, GatewayError> {
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Services that are new objects go on from what is known of the servers of those of their names.
+fn take_over(new: &[ServiceTarget], old: &[ServiceTarget]) {
+    let old: HashMap<&str, &Arc<External>> = old.iter().filter_map(external).map(|one| (one.name(), one)).collect();
+    for one in new.iter().filter_map(external) {
+        if let Some(old) = old.get(one.name()).filter(|old| !Arc::ptr_eq(old, one)) {
+            one.take_over(old);
+        }
+    }
+}
+
+fn external(target: &ServiceTarget) -> Option<&Arc<External>> {
+    match target {
+        ServiceTarget::External(external) => Some(external),
+        ServiceTarget::Managed(..) => None,
+    }
 }
 
 fn table(serving: Serving, keys: &KeySources, metrics: &Registry) -> Table {

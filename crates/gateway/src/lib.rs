@@ -68,8 +68,10 @@ mod route_changes;
 mod routes;
 mod schedules;
 mod scratch;
+mod server_control;
 mod server_line;
 mod server_timing;
+mod servers;
 mod spawn;
 mod strangers;
 mod stream_io;
@@ -108,8 +110,8 @@ pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, BalanceBy, BalanceOptions, CacheSettings, CgiOptions,
     EVENTS_PATH, External, ExternalAddr, ExternalSpec, GatewayOptions, HealthOptions, Inherited, IoUring,
     IssuerOptions, LambdaOptions, Limits, ListenAddr, PlainHttp, RedisTier, Reloading, RouteCache, RouteLimit,
-    RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerTiming, ServiceTarget, Serving, Settings, Versions,
-    read_sticky_key,
+    RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerSpec, ServerTiming, ServiceTarget, Serving, Settings,
+    Versions, read_sticky_key,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
@@ -134,6 +136,7 @@ pub use redirect::{NotARedirect, Redirect};
 pub use rewrite::{NotARewrite, Rewrite};
 pub use route_changes::RouteChanges;
 pub use schedules::{Missed, ScheduleSpec};
+pub use server_control::{Activity, ServerControl, SetError, Wanted};
 pub use template::{Placeholder, Template, TemplateError};
 pub use traces::{ExportOptions, HeadersFileError, RecordedQuery, TraceOptions, export_header, read_headers_file};
 pub use upgrades::{NotAProtocol, Upgrades};

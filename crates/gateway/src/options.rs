@@ -29,8 +29,8 @@ mod route;
 pub use crate::listen_addr::ListenAddr;
 pub use cgi::{CgiOptions, SendFolder};
 pub use external::{
-    BalanceBy, BalanceOptions, External, ExternalAddr, ExternalSpec, HealthOptions, ServerProtocol, Versions,
-    read_sticky_key,
+    BalanceBy, BalanceOptions, External, ExternalAddr, ExternalSpec, HealthOptions, ServerProtocol, ServerSpec,
+    Versions, read_sticky_key,
 };
 pub use issuers::IssuerOptions;
 pub use lambda::LambdaOptions;

@@ -99,7 +99,9 @@ impl Failure {
             },
             Self::Upstream(e) => match e {
                 UpstreamError::Refused { .. } | UpstreamError::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
-                UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+                UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } | UpstreamError::NoServer { .. } => {
+                    StatusCode::GATEWAY_TIMEOUT
+                }
                 UpstreamError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
                 UpstreamError::LengthRequired { .. } => StatusCode::LENGTH_REQUIRED,
                 UpstreamError::NoExtendedConnect { .. } => StatusCode::NOT_IMPLEMENTED,
@@ -195,9 +197,9 @@ impl Failure {
                 GrpcStatus::ResourceExhausted
             }
             Self::Body(BodyError::Timeout { .. } | BodyError::Dripping { .. } | BodyError::Late { .. })
-            | Self::Upstream(UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. }) => {
-                GrpcStatus::DeadlineExceeded
-            }
+            | Self::Upstream(
+                UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } | UpstreamError::NoServer { .. },
+            ) => GrpcStatus::DeadlineExceeded,
             Self::Body(BodyError::Client(_)) => GrpcStatus::Cancelled,
             Self::OnlyIfCached
             | Self::Start(_)

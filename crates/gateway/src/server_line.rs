@@ -1,7 +1,7 @@
-//! Requests that wait because all servers of their service have as many as they may: in order, and bounded in number
-//! and time. All workers share a line.
+//! Requests that wait because their service has no server, or all of its servers have as many as they may: in order, and
+//! bounded in number and time. All workers share a line.
 //!
-//! The first in line looks for a place when one has become free, and from time to time: that a server is no longer left
+//! The first in line looks for a place when one may have become free, and from time to time: that a server is no longer left
 //! out is told to nobody. Whoever comes meanwhile stands behind it.
 
 use std::collections::VecDeque;
@@ -22,6 +22,8 @@ pub(crate) struct Line {
     limits: QueueLimits,
     waiting: Mutex<VecDeque<Arc<Notify>>>,
     length: AtomicUsize,
+    /// How often somebody has come when nobody waited.
+    spells: AtomicU64,
     full: AtomicU64,
     late: AtomicU64,
 }
@@ -38,6 +40,7 @@ impl Line {
             limits,
             waiting: Mutex::default(),
             length: AtomicUsize::new(0),
+            spells: AtomicU64::new(0),
             full: AtomicU64::new(0),
             late: AtomicU64::new(0),
         }
@@ -52,6 +55,11 @@ impl Line {
         self.length.load(Relaxed)
     }
 
+    /// A number of the time since when somebody waits without a break; from 1 on.
+    pub(crate) fn spell(&self) -> u64 {
+        self.spells.load(Relaxed)
+    }
+
     /// Requests that were turned away: the line was full, or their time was over.
     pub(crate) fn refused(&self) -> (u64, u64) {
         (self.full.load(Relaxed), self.late.load(Relaxed))
@@ -64,13 +72,16 @@ impl Line {
             self.full.fetch_add(1, Relaxed);
             return None;
         }
+        if waiting.is_empty() {
+            self.spells.fetch_add(1, Relaxed);
+        }
         let called = Arc::new(Notify::new());
         waiting.push_back(Arc::clone(&called));
         self.length.store(waiting.len(), Relaxed);
         Some(InLine { line: self, called })
     }
 
-    /// A place has become free.
+    /// A place may have become free, or a server has come.
     pub(crate) fn call_first(&self) {
         if self.length() > 0
             && let Some(first) = self.lock().front()

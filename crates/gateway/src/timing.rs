@@ -32,6 +32,11 @@ impl Moment {
         })
     }
 
+    /// What [`as_ns`](Self::as_ns) gave.
+    pub(crate) fn of_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
     /// Nanoseconds since some moment before the machine's boot was over.
     pub(crate) fn as_ns(self) -> u64 {
         self.0

@@ -96,6 +96,9 @@ pub(crate) enum UpstreamError {
     Closed { service: String, what: String, delivery: Delivery },
     #[error("service {service} gave no answer within {setting} ({} s)", .after.as_secs_f32())]
     Timeout { service: String, after: Duration, setting: &'static str },
+    /// It was not asked, as it had no server, or none with room.
+    #[error("service {service} took no request within {setting} ({} s): {why}", .after.as_secs_f32())]
+    NoServer { service: String, after: Duration, setting: &'static str, why: &'static str },
     #[error("service {service} broke the protocol: {what}")]
     Protocol { service: String, what: String },
     /// RFC 8441 §3: who does not enable it gets no extended CONNECT.

@@ -33,6 +33,7 @@ use crate::request_id::RequestIds;
 use crate::routes::Table;
 use crate::schedules::Schedules;
 use crate::scratch::Scratch;
+use crate::server_control::ServerChanges;
 use crate::spawn::Spawner;
 use crate::strangers::Strangers;
 use crate::timing::Clock;
@@ -75,6 +76,8 @@ pub(crate) struct Common {
     pub(crate) schedules: Arc<Schedules>,
     /// Where instances of functions take their invocations.
     pub(crate) functions: Functions,
+    /// Servers of services that change while they run.
+    pub(crate) server_changes: ServerChanges,
     /// Clients of other protocols that were named lately.
     pub(crate) strangers: Strangers,
 }
@@ -145,7 +148,7 @@ pub(crate) struct Worker {
     pub(crate) refreshes: Cell<usize>,
     /// Told when they are to end.
     pub(crate) refreshes_end: Notify,
-    /// The servers that are sent health requests have changed, or one of these is answered.
+    /// The servers that are sent health requests may have changed, by a reload.
     pub(crate) checks_changed: Notify,
     stopping: Cell<Stop>,
     /// Memory of connections has become free since [`Worker::housekeeping`] did.

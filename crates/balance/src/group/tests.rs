@@ -146,8 +146,8 @@ fn what_was_tried_is_tried_again_only_for_want_of_others() {
     for chance in 0..3 {
         assert!(group.has_others(tried, Ms(0)));
         let index = group.choose(Ask { chance, tried, ..Ask::default() }).unwrap();
-        assert!(!tried.has(index));
-        tried.add(index);
+        assert!(!tried.has(group.number(index)));
+        tried.add(group.number(index));
     }
     assert!(!group.has_others(tried, Ms(0)));
     assert!(group.choose(Ask { tried, ..Ask::default() }).is_some());
@@ -228,6 +228,142 @@ fn a_server_that_comes_back_gets_a_tenth_first() {
     };
     assert!((800..1020).contains(&share(Ms(10_000))), "one of eleven");
     assert!((4800..5200).contains(&share(Ms(110_000))));
+}
+
+fn listed<'a>(names: &[&'a str]) -> Vec<Server<'a>> {
+    names.iter().map(|name| Server::new(name, 1)).collect()
+}
+
+#[test]
+fn a_server_that_stays_keeps_what_is_known_of_it_and_its_number() {
+    let settings = Settings { max_open: Some(1), ..Settings::default() };
+    let before = Group::new(&listed(&["a:1", "b:1", "c:1"]), settings);
+    eject(&before, 0, Ms(0));
+    let taken = before.choose(Ask { at: Some(1), ..Ask::default() });
+    assert_eq!(taken, Some(1));
+    let after = before.with(&listed(&["d:1", "b:1", "a:1"]), settings, Ms(1));
+    assert_eq!((0..3).map(|index| after.number(index)).collect::<Vec<_>>(), [3, 1, 0]);
+    assert!(after.is_ejected(2, Ms(1)) && after.open(1) == 1);
+    assert_eq!(after.choose(Ask { now: Ms(1), ..Ask::default() }), Some(0), "of the others one is full, one is out");
+    before.ended(1);
+    assert_eq!(after.open(1), 0, "a request that began before ends in both");
+    let last = after.with(&listed(&["c:1"]), settings, Ms(2));
+    assert_eq!(last.number(0), 4, "it was away, and is another one");
+    assert_eq!(last.choose(Ask { now: Ms(2), ..Ask::default() }), Some(0));
+    let none = last.with(&[], settings, Ms(3));
+    assert!(none.is_empty() && none.choose(Ask::default()).is_none() && !none.has_others(Tried::default(), Ms(3)));
+}
+
+#[test]
+fn what_was_tried_is_known_in_the_next_list_and_who_takes_its_place_was_not() {
+    let before = Group::new(&listed(&["a:1"]), Settings::default());
+    let mut tried = Tried::default();
+    tried.add(before.number(0));
+    assert!(!before.has_others(tried, Ms(0)));
+    let after = before.with(&listed(&["b:1", "a:1"]), Settings::default(), Ms(1));
+    assert!(after.has_others(tried, Ms(1)));
+    assert!((0..50).all(|chance| after.choose(Ask { chance, tried, ..Ask::default() }) == Some(0)));
+    let again = after.with(&[], Settings::default(), Ms(2)).with(&listed(&["a:1"]), Settings::default(), Ms(3));
+    assert!(again.has_others(tried, Ms(3)), "it went and came back");
+}
+
+#[test]
+fn who_joins_others_begins_with_a_tenth_and_the_first_ones_do_not() {
+    let settings = Settings { slow_start: Duration::from_secs(100), ..Settings::default() };
+    let first = Group::new(&[], settings).with(&listed(&["a:1"]), settings, Ms(5));
+    let group = first.with(&listed(&["a:1", "b:1"]), settings, Ms(1000));
+    let share = |now| {
+        let mut chance = Chance(6);
+        let mut count = 0;
+        for _ in 0..10_000 {
+            let index = group.choose(Ask { now, chance: chance.next(), ..Ask::default() }).unwrap();
+            group.ended(index);
+            count += index;
+        }
+        count
+    };
+    assert!((800..1020).contains(&share(Ms(1000))), "one of eleven");
+    assert!((4800..5200).contains(&share(Ms(101_000))));
+}
+
+#[test]
+fn the_next_priority_gets_what_the_first_cannot_take() {
+    let servers = [Server::new("a:1", 1), Server::new("b:1", 1), Server::new("c:1", 1).of_priority(7)];
+    let group = Group::new(&servers, Settings { max_open: Some(10), ..Settings::default() });
+    let ask = |chance, now, tried| {
+        let index = group.choose(Ask { chance, now, tried, ..Ask::default() }).unwrap();
+        group.ended(index);
+        index
+    };
+    assert!((0..100).all(|chance| ask(chance, Ms(0), Tried::default()) < 2));
+    let mut tried = Tried::default();
+    (0..2).for_each(|index| tried.add(group.number(index)));
+    assert_eq!(ask(0, Ms(0), tried), 2, "the others were tried");
+    eject(&group, 0, Ms(0));
+    assert!((0..100).all(|chance| ask(chance, Ms(1), Tried::default()) == 1));
+    eject(&group, 1, Ms(1));
+    assert!((0..100).all(|chance| ask(chance, Ms(2), Tried::default()) == 2));
+    assert!((0..100).all(|chance| ask(chance, Ms(20_000), Tried::default()) < 2), "they are back");
+    for _ in 0..20 {
+        let _ = group.choose(Ask { now: Ms(20_000), ..Ask::default() });
+    }
+    assert_eq!(ask(0, Ms(20_000), Tried::default()), 2, "both are full");
+}
+
+#[test]
+fn of_a_thousand_servers_each_gets_its_share() {
+    let names: Vec<String> = (0..MAX_SERVERS + 5).map(|number| format!("10.0.0.1:{number}")).collect();
+    let servers: Vec<Server<'_>> = names.iter().map(|name| Server::new(name, 1)).collect();
+    let (group, mut chance) = (Group::new(&servers, Settings::default()), Chance(7));
+    for _ in 0..MAX_SERVERS * 20 {
+        let _ = group.choose(Ask { chance: chance.next(), ..Ask::default() });
+    }
+    let open: Vec<u32> = (0..MAX_SERVERS).map(|index| group.open(index)).collect();
+    assert!(open.iter().all(|open| (15..=25).contains(open)), "{open:?}");
+    assert_eq!(group.open(MAX_SERVERS), 0);
+}
+
+/// Servers come and go in random order while requests begin, fail and end: no request is lost to a server that is not
+/// in the list, none waits while there is a server, and in the end nothing is open.
+#[test]
+fn ten_thousand_lists() {
+    let settings = Settings { max_open: Some(3), ..Settings::default() };
+    let (mut chance, mut now) = (Chance(8), Ms(0));
+    let mut groups = vec![std::rc::Rc::new(Group::new(&[], settings))];
+    let mut open: Vec<(std::rc::Rc<Group>, usize)> = Vec::new();
+    for _ in 0..10_000 {
+        now = Ms(now.0 + chance.next() % 500);
+        let bits = chance.next();
+        let names: Vec<&str> =
+            NAMES.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, n)| *n).collect();
+        let group = std::rc::Rc::new(groups[groups.len() - 1].with(&listed(&names), settings, now));
+        groups.truncate(0);
+        groups.push(std::rc::Rc::clone(&group));
+        for _ in 0..chance.next() % 6 {
+            match group.choose(Ask { now, chance: chance.next(), ..Ask::default() }) {
+                Some(index) => {
+                    if chance.next().is_multiple_of(4) {
+                        group.failed(index, now);
+                    }
+                    open.push((std::rc::Rc::clone(&group), index));
+                }
+                None => {
+                    let is_out = |index| group.is_ejected(index, now);
+                    let all_out = (0..names.len()).all(is_out);
+                    assert!((0..names.len()).all(|index| group.open(index) == 3 || is_out(index) && !all_out));
+                }
+            }
+        }
+        while open.len() > (chance.next() % 12) as usize {
+            let (of, index) = open.swap_remove(chance.next() as usize % open.len());
+            of.ended(index);
+        }
+    }
+    let all = groups[0].with(&listed(&NAMES), settings, now);
+    for (of, index) in open.drain(..) {
+        of.ended(index);
+    }
+    assert!((0..NAMES.len()).all(|index| all.open(index) == 0));
 }
 
 #[derive(Clone, Debug)]

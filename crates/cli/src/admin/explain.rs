@@ -75,9 +75,10 @@ pub(super) fn text(answer: &Value) -> String {
 
 /// Where it goes, and what happens to it there.
 fn service(service: &Value, fact: &mut impl FnMut(&str, &str)) {
-    let then =
-        service["then"].as_str().map(|then| format!(", {}: {then}", string(&service["state"]))).unwrap_or_default();
-    let address = service["address"].as_str().map(|address| format!(" at {address}")).unwrap_or_default();
+    let state = service["state"].as_str().map(|state| format!("{state}: ")).unwrap_or_default();
+    let then = service["then"].as_str().map(|then| format!(", {state}{then}")).unwrap_or_default();
+    let address = service["address"].as_str().map(|address| format!(" at {address}"));
+    let address = address.filter(|_| service["address"] != "").unwrap_or_default();
     fact("service", &format!("{}{address}{then}", string(&service["name"])));
     if let Some(place) = service["runs_in"].as_str() {
         fact("", &format!("it runs in {place}"));

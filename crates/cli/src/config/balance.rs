@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use pilotlight_gateway::{
-    BalanceBy, BalanceOptions, ExternalAddr, HealthOptions, MAX_SERVERS, ProxyVersion, ServerProtocol, Versions,
-    read_sticky_key,
+    BalanceBy, BalanceOptions, ExternalAddr, HealthOptions, MAX_SERVERS, ProxyVersion, ServerProtocol, ServerSpec,
+    Versions, read_sticky_key,
 };
 use pilotlight_supervisor::QueueLimits;
 use toml::de::DeValue;
@@ -20,12 +20,12 @@ use super::section::{Field, Section, a_number, a_time, noted, or_none};
 use super::shown::shown;
 use super::value::{Rejected, nearest};
 
-/// Where the servers listen, and what all of them speak.
+/// The servers, and what all of them speak. An empty list is one that is given while the gateway runs.
 pub(super) fn servers(
     url: &Field<'_>,
     folder: &Path,
     found: &mut Vec<Diagnostic>,
-) -> Option<(Vec<ExternalAddr>, ServerProtocol)> {
+) -> Option<(Vec<ServerSpec>, ServerProtocol)> {
     let words = match url.value {
         DeValue::String(text) => vec![(text.to_string(), url.at.clone())],
         DeValue::Array(list) => read_words(url, list, found)?,
@@ -34,8 +34,8 @@ pub(super) fn servers(
             return None;
         }
     };
-    if !(1..=MAX_SERVERS).contains(&words.len()) {
-        let message = format!("`url` has {} servers, and a service has 1 to {MAX_SERVERS}", words.len());
+    if words.len() > MAX_SERVERS {
+        let message = format!("`url` has {} servers, and a service has {MAX_SERVERS} at most", words.len());
         found.push(Diagnostic::error(Code::OutOfRange, url.at.clone(), message));
         return None;
     }
@@ -60,14 +60,19 @@ pub(super) fn servers(
         }
         servers.push((addr, protocol, at));
     }
-    let protocol = servers.first()?.1;
-    Some((servers.into_iter().map(|(addr, ..)| addr).collect(), protocol))
+    let protocol = servers.first().map_or(ServerProtocol::Http1, |(_, protocol, _)| *protocol);
+    Some((servers.into_iter().map(|(addr, ..)| ServerSpec::new(addr)).collect(), protocol))
 }
 
 /// How several servers share the requests.
-pub(super) fn read(section: &Section<'_>, count: usize, folder: &Path, found: &mut Vec<Diagnostic>) -> BalanceOptions {
+pub(super) fn read(
+    section: &Section<'_>,
+    servers: &mut [ServerSpec],
+    folder: &Path,
+    found: &mut Vec<Diagnostic>,
+) -> BalanceOptions {
     let mut options = BalanceOptions::default();
-    if let Some(field) = section.field("balance").filter(|_| count < 2) {
+    if let Some(field) = section.field("balance").filter(|_| servers.len() == 1) {
         let message = "`balance` is for several servers, and this service has one";
         let help = "write url = [\"http://10.0.0.1:9000\", \"http://10.0.0.2:9000\"], or take `balance` away";
         found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
@@ -96,7 +101,8 @@ pub(super) fn read(section: &Section<'_>, count: usize, folder: &Path, found: &m
         options.sticky_key = noted(non_empty(&field), found).map(|path| joined(folder, path));
     }
     if let Some(field) = part.field("weights") {
-        options.weights = weights(&field, count, found).unwrap_or_default();
+        let weights = weights(&field, servers.len(), found).unwrap_or_default();
+        servers.iter_mut().zip(weights).for_each(|(server, weight)| server.weight = weight);
     }
     options
 }
@@ -105,6 +111,7 @@ pub(super) fn read(section: &Section<'_>, count: usize, folder: &Path, found: &m
 pub(super) fn limits(
     section: &Section<'_>,
     balance: &mut BalanceOptions,
+    servers: &[ServerSpec],
     queue_max: usize,
     found: &mut Vec<Diagnostic>,
 ) -> QueueLimits {
@@ -115,12 +122,14 @@ pub(super) fn limits(
         part.set("max", a_number(&QueueLimits::MAX), &mut queue.max, found);
         part.set("timeout", a_time(&QueueLimits::TIMEOUT), &mut queue.timeout, found);
     }
-    if let Some(field) = section.field("queue").filter(|_| max_open.is_none()) {
+    let may_wait = max_open.is_some() || servers.is_empty();
+    if let Some(field) = section.field("queue").filter(|_| !may_wait) {
         let message = "`queue` has no effect without `max_connections`: no request waits for a server";
         let help = "add max_connections = 100, or take `queue` away";
         found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help(help));
     }
-    max_open.map(|_| queue).unwrap_or_default()
+    // A list may become empty, and stays the same service then.
+    if may_wait || servers.len() != 1 { queue } else { QueueLimits::default() }
 }
 
 /// Whether connections say whose they are, and what is spoken on them then.

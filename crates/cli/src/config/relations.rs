@@ -53,7 +53,7 @@ pub(super) fn listeners(config: &Config, dev_at: Option<Span>, found: &mut Vec<D
             continue;
         };
         if let Some(own) =
-            config.listen.iter().find(|own| external.servers.iter().any(|addr| leads_to(addr, &own.address)))
+            config.listen.iter().find(|own| external.servers.iter().any(|one| leads_to(&one.addr, &own.address)))
         {
             let message = format!(
                 "the service {} has the address that Pilotlight itself listens on, so a request would go round in circles",

@@ -245,10 +245,12 @@ fn external(
         let help = "a service with `url` speaks \"http\", \"h2c\", \"fastcgi\", \"scgi\" or \"uwsgi\"";
         found.push(no_use_with_url(field, url).help(help));
     }
-    let (servers, of_url) = balance::servers(url, folder, found)?;
-    let mut balance = balance::read(section, servers.len(), folder, found);
+    let (mut servers, of_url) = balance::servers(url, folder, found)?;
+    let is_given_tls = servers.is_empty() && section.field("tls").is_some();
+    let of_url = if is_given_tls { ServerProtocol::Https(Versions::Both) } else { of_url };
+    let mut balance = balance::read(section, &mut servers, folder, found);
     let health = balance::health(section, &mut balance, found);
-    let queue = balance::limits(section, &mut balance, queue_max, found);
+    let queue = balance::limits(section, &mut balance, &servers, queue_max, found);
     // `http://` with another transport is how h2c was written before it had a scheme.
     let is_open = of_url == ServerProtocol::Http1;
     let of_url = match (of_url, protocol) {

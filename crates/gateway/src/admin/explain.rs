@@ -6,7 +6,9 @@ use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pilotlight_content_coding::CompressOptions;
 use pilotlight_json_fields::Scanner;
-use pilotlight_supervisor::{CircuitState, GroupSpec, InstanceState, Service, ServiceSpec, ServiceState, Status};
+use pilotlight_supervisor::{
+    CircuitState, GroupSpec, InstanceState, QueueLimits, Service, ServiceSpec, ServiceState, Status,
+};
 use serde_json::{Value, json};
 
 use super::shared::Shared;
@@ -205,8 +207,14 @@ fn service(target: &ServiceTarget) -> Value {
                     "queue_length": service.waiting() })
         }
         ServiceTarget::External(external) => {
-            let servers = status::servers(external);
-            json!({ "name": external.name(), "kind": "external", "address": external.address(), "servers": servers })
+            let waits = external.live().filter(|live| live.now().group().is_empty()).map(|live| {
+                let QueueLimits { max, timeout } = live.line().limits();
+                let (waiting, timeout) = (live.waiting(), timeout.as_secs_f32());
+                format!("the request waits for a server to come ({waiting} do), up to {timeout} s, as one of {max}")
+            });
+            let servers = external.live().map(status::servers);
+            json!({ "name": external.name(), "kind": "external", "address": external.address(), "then": waits,
+                    "servers": servers })
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::metrics::recent::RecentTimes;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::{External, ServiceTarget};
-use crate::server_line::Line;
+use crate::servers::Live;
 use crate::timing::{Layer, Moment, milliseconds};
 use crate::upstream::server;
 
@@ -181,10 +181,14 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
             "kind": "external",
             "transport": target.protocol().name(),
             "address": external.address(),
-            "servers": servers(external),
-            "queue": external.line().map(line),
-            "retries": external.group().map(|group| {
-                let RetryCounts { sent, refused } = group.retries();
+            "servers": external.live().map(servers),
+            "server_changes": external.live().map(|live| {
+                let (came, went) = live.changes();
+                json!({ "came": came, "went": went })
+            }),
+            "queue": external.live().filter(|live| may_wait(external, live)).map(line),
+            "retries": external.live().map(|live| {
+                let RetryCounts { sent, refused } = live.now().group().retries();
                 json!({ "sent": sent, "refused": refused })
             }),
             "state": "external",
@@ -199,27 +203,35 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
 }
 
 /// Those that wait for a server.
-fn line(line: &Line) -> Value {
-    let (full, timeout) = line.refused();
+fn line(live: &Live) -> Value {
+    let (full, timeout) = live.line().refused();
     json!({
-        "length": line.length(),
-        "max": line.limits().max,
+        "length": live.waiting(),
+        "max": live.line().limits().max,
         "refused": { "full": full, "timeout": timeout, "circuit": 0 },
     })
 }
 
+/// Whether a request may have to wait: for a server to come, or for room at one.
+fn may_wait(external: &External, live: &Live) -> bool {
+    external.spec().balance.settings.max_open.is_some() || live.may_be_empty()
+}
+
 /// What is open at each, and whether it is left out.
-pub(super) fn servers(external: &External) -> Value {
-    let Some(group) = external.group() else { return Value::Null };
-    let now = server::millis(Moment::now());
-    let each = external.spec().servers.iter().enumerate().map(|(index, addr)| {
+pub(super) fn servers(live: &Live) -> Value {
+    let (now, servers) = (server::millis(Moment::now()), live.now());
+    let group = servers.group();
+    let each = servers.all().iter().enumerate().map(|(index, one)| {
         let (state, left) = match group.state(index, now) {
             State::In => ("in", None),
             State::Ejected(left) => ("ejected", Some(left.as_secs_f64())),
             State::Unhealthy => ("unhealthy", None),
         };
         json!({
-            "address": addr.to_string(),
+            "address": one.address(),
+            "host": one.spec().host.as_deref(),
+            "weight": one.spec().weight,
+            "priority": one.spec().priority,
             "open": group.open(index),
             "state": state,
             "back_in_seconds": left,

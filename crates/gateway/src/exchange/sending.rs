@@ -20,6 +20,7 @@ use crate::options::External;
 use crate::outbound::Outbound;
 use crate::problem::Failure;
 use crate::request_body::{BodyError, RequestBody};
+use crate::servers::Live;
 use crate::timing::{Layer, Moment};
 use crate::traces::TryOutcome;
 use crate::upstream::first_byte::FirstByte;
@@ -27,11 +28,11 @@ use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::server::{self, Seat};
 use crate::upstream::silence::SilenceLimit;
 use crate::upstream::{
-    self, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, https, lambda, pipe, seated,
+    self, Delivery, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, https, lambda, pipe, seated,
 };
 use crate::worker::Upstream;
 
-/// What a client is told that finds all servers full, and the line to them.
+/// What a client is told that finds no server with room, and the line to them full.
 const FULL_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Inbound {
@@ -225,8 +226,8 @@ impl Inbound {
         }
     }
 
-    /// Chooses the server that is asked next, of a service that has several. Returns the service if all of them have as
-    /// many requests as they may.
+    /// Chooses the server that is asked next, of a service whose servers may change. Returns the service if it has none,
+    /// or all of them have as many requests as they may.
     fn full_servers(&mut self) -> Option<Arc<External>> {
         let (Upstream::External(external, _)
         | Upstream::ExternalHttp2(external, _)
@@ -235,9 +236,9 @@ impl Inbound {
         else {
             return None;
         };
-        external.group()?;
+        let live = external.live()?;
         self.seat = None; // what was asked before has nothing open of this request
-        if external.line().is_none_or(|line| line.length() == 0) {
+        if live.line().length() == 0 {
             self.seat = self.seat_at(external, self.record.timeline.last());
         }
         self.seat.is_none().then(|| Arc::clone(external))
@@ -249,16 +250,17 @@ impl Inbound {
         Seat::choose(external, self.tried, now, head, client)
     }
 
-    /// Waits until a server has room: `max_connections`. Gives the body back.
+    /// Waits until there is a server that has room. Gives the body back.
     async fn wait_for_server(
         &mut self,
         external: &Arc<External>,
         body: Option<Box<RequestBody>>,
     ) -> Result<Option<Box<RequestBody>>, Box<Event<Ours>>> {
-        let Some(line) = external.line() else { return Ok(body) };
+        let Some(live) = external.live() else { return Ok(body) };
+        let (line, changes) = (live.line(), &self.worker.common.server_changes);
         let limits = line.limits();
         let refused = |why: String| {
-            let text = format!("each of its servers has max_connections requests open, and {why}");
+            let text = format!("{}, and {why}", waits_because(live));
             let service = external.name().to_owned();
             UpstreamError::Overloaded { service, text, retry_after: FULL_RETRY_AFTER }
         };
@@ -266,7 +268,14 @@ impl Inbound {
             None => refused(format!("queue.max ({}) requests wait already", limits.max)),
             Some(place) => {
                 let wait = self.new_wait();
-                let found = wait.within(place.wait(|| self.seat_at(external, Moment::now()))).await;
+                let look = || {
+                    let seat = self.seat_at(external, Moment::now());
+                    if seat.is_none() {
+                        changes.need(external);
+                    }
+                    seat
+                };
+                let found = wait.within(place.wait(look)).await;
                 self.record.end_phase(Layer::Queue);
                 match found {
                     Some(Some(seat)) => {
@@ -276,10 +285,7 @@ impl Inbound {
                     Some(None) => {
                         refused(format!("this one has waited for queue.timeout ({} s)", limits.timeout.as_secs_f32()))
                     }
-                    None => {
-                        let body = BodyLeft::Whole(body);
-                        return Err(Box::new(Event::TimeOver { waits_for: WaitsFor::Service, body }));
-                    }
+                    None => wait.over_before(external.name(), waits_because(live)),
                 }
             }
         };
@@ -304,7 +310,7 @@ impl Inbound {
     fn judge_server(&mut self, result: &Result<ServiceResponse, Failed>) {
         let Some(seat) = &self.seat else { return };
         if result.is_err() {
-            self.tried.add(seat.index()); // one that answers is asked again, as for a fresh copy of what it validated
+            self.tried.add(seat.number()); // one that answers is asked again, as for a fresh copy of what it validated
         }
         match result {
             Ok(answer) if matches!(answer.status.as_u16(), 502..=504) => seat.failed(&answer.status),
@@ -344,7 +350,13 @@ impl Inbound {
     }
 
     fn send_failed(&self, failed: Failed) -> Event<Ours> {
-        let Failed { error, body, reuse } = failed;
+        let Failed { mut error, body, reuse } = failed;
+        // A server that was taken off the list ends because of that, not because of the request.
+        if let SendError::Upstream(UpstreamError::Closed { delivery: delivery @ Delivery::Suspect, .. }) = &mut error
+            && self.seat.as_ref().is_some_and(Seat::has_left)
+        {
+            *delivery = Delivery::Maybe;
+        }
         let body = match body {
             upstream::BodyLeft::Whole(body) => BodyLeft::Whole(body),
             upstream::BodyLeft::Spent => BodyLeft::Spent,
@@ -417,6 +429,15 @@ impl Inbound {
     }
 }
 
+/// What requests wait for that have no server.
+fn waits_because(live: &Live) -> &'static str {
+    if live.now().group().is_empty() {
+        "it has no server"
+    } else {
+        "each of its servers has max_connections requests open"
+    }
+}
+
 /// Who asks, as `trust_forwarded` tells it; the port is 0 if another than the connection's is told of.
 fn client_address(outbound: &Outbound, client: &Caller) -> Option<SocketAddr> {
     let Caller { settings, peer, .. } = client;
@@ -440,7 +461,9 @@ fn error_type(error: &SendError) -> &'static str {
             UpstreamError::Protocol { .. } | UpstreamError::NoExtendedConnect { .. } => "protocol",
             UpstreamError::Refused { .. } => "refused",
             UpstreamError::Overloaded { .. } => "overloaded",
-            UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => "timeout",
+            UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } | UpstreamError::NoServer { .. } => {
+                "timeout"
+            }
             UpstreamError::Internal { .. } => "internal",
             UpstreamError::Function { .. } => "function",
             UpstreamError::TooLarge { .. } => "too_large",
@@ -456,7 +479,9 @@ fn fault(error: &UpstreamError, reuse: Reuse) -> Fault {
         UpstreamError::Protocol { .. } | UpstreamError::NoExtendedConnect { .. } => Fault::Protocol,
         UpstreamError::Refused { .. } => Fault::Refused,
         UpstreamError::Overloaded { .. } => Fault::Overloaded,
-        UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } => Fault::Deadline,
+        UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } | UpstreamError::NoServer { .. } => {
+            Fault::Deadline
+        }
         UpstreamError::Internal { .. } | UpstreamError::Function { .. } => Fault::Internal,
         UpstreamError::TooLarge { .. } | UpstreamError::LengthRequired { .. } => Fault::TooLarge,
     }

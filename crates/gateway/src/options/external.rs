@@ -4,35 +4,37 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use pilotlight_balance::{Group, MAX_WEIGHT, Server, Settings};
+use pilotlight_balance::{MAX_WEIGHT, Settings};
 use pilotlight_cgi::Protocol;
 use pilotlight_proxy_protocol::Version;
 use pilotlight_supervisor::{HealthCheck, QueueLimits};
 use pilotlight_tls::{ServerTls, ServerTlsSettings};
-use ring::hmac;
 
-use crate::protocols::Spoken;
-use crate::server_line::Line;
+use crate::servers::{Listed, Live, OneServer};
 
 /// A service that Pilotlight does not start: one server, or several that share the requests.
 #[derive(Debug)]
 pub struct External {
+    /// Without its servers, which may change.
     spec: ExternalSpec,
-    /// Of several, or of one that there is something to know of.
-    group: Option<Group>,
-    /// Those that wait for one of them, where only so many requests may be open.
-    line: Option<Line>,
+    list: List,
     /// Where TLS is spoken: what handshakes begin from, or why there can be none.
     tls: Option<Result<ServerTls, String>>,
-    /// What each server speaks behind TLS, as far as that is known.
-    spoken: Box<[AtomicU8]>,
-    /// What clients are told of each server that are to come back to it.
-    ids: Box<[String]>,
+    /// The secret of what clients are told of a server that are to come back to it.
+    sticky: Option<Vec<u8>>,
+}
+
+/// Where its requests go.
+#[derive(Debug)]
+enum List {
+    /// One server, of which there is nothing to know.
+    One(Box<OneServer>),
+    /// Several, or one that there is something to know of, or none; they may change.
+    Live(Box<Live>),
 }
 
 /// Its settings.
@@ -40,15 +42,16 @@ pub struct External {
 pub struct ExternalSpec {
     /// Its configured name.
     pub name: String,
-    /// Where its servers listen: one, or up to [`MAX_SERVERS`](pilotlight_balance::MAX_SERVERS).
-    pub servers: Vec<ExternalAddr>,
+    /// Its servers, up to [`MAX_SERVERS`](pilotlight_balance::MAX_SERVERS). None: they are given while it runs
+    /// ([`ServerControl`](crate::ServerControl)).
+    pub servers: Vec<ServerSpec>,
     /// What they speak.
     pub protocol: ServerProtocol,
     /// How several share the requests.
     pub balance: BalanceOptions,
     /// What each of them is asked, whether there are requests or not.
     pub health: Option<HealthOptions>,
-    /// Requests that wait while each server has [`max_open`](Settings::max_open).
+    /// Requests that wait while it has no server, or each has [`max_open`](Settings::max_open).
     pub queue: QueueLimits,
     /// Whether connections begin with a header that says whose they are. Each then carries one request.
     pub proxy_protocol: Option<Version>,
@@ -84,8 +87,6 @@ impl Default for HealthOptions {
 pub struct BalanceOptions {
     /// Which requests go to the same server.
     pub by: BalanceBy,
-    /// The servers' shares, in their order; 1 for those without one.
-    pub weights: Vec<u32>,
     /// When a server is left out.
     pub settings: Settings,
     /// How long a connection may take. Default 2 s.
@@ -135,6 +136,29 @@ pub enum Versions {
     Http1,
 }
 
+/// One of the servers of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// Where it listens.
+    pub addr: ExternalAddr,
+    /// Its share of the requests, in [`BalanceOptions::WEIGHT`]. 1 by default.
+    pub weight: u32,
+    /// Servers with a larger number get what those with a smaller one cannot take: they were tried, are left out or
+    /// have as many requests as they may. 0 by default.
+    pub priority: u16,
+    /// The host that it is, where that is not the one of its address: its certificate is for it, and health requests
+    /// name it. `None` by default.
+    pub host: Option<String>,
+}
+
+impl ServerSpec {
+    /// A server with the ordinary share, of the first priority.
+    #[must_use]
+    pub fn new(addr: ExternalAddr) -> Self {
+        Self { addr, weight: 1, priority: 0, host: None }
+    }
+}
+
 /// Where such a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExternalAddr {
@@ -175,8 +199,7 @@ impl BalanceOptions {
 impl Default for BalanceOptions {
     fn default() -> Self {
         let connect_timeout = Duration::from_secs(2);
-        let (by, weights, settings) = (BalanceBy::Requests, Vec::new(), Settings::default());
-        Self { by, weights, settings, connect_timeout, sticky_key: None }
+        Self { by: BalanceBy::Requests, settings: Settings::default(), connect_timeout, sticky_key: None }
     }
 }
 
@@ -184,7 +207,7 @@ impl ExternalSpec {
     /// One server.
     #[must_use]
     pub fn one(name: &str, addr: ExternalAddr, protocol: ServerProtocol) -> Self {
-        let (servers, balance) = (vec![addr], BalanceOptions::default());
+        let (servers, balance) = (vec![ServerSpec::new(addr)], BalanceOptions::default());
         Self {
             name: name.to_owned(),
             servers,
@@ -201,32 +224,72 @@ impl ExternalSpec {
 impl External {
     /// The service of these settings.
     #[must_use]
-    pub fn new(spec: ExternalSpec) -> Self {
-        let names: Vec<String> = spec.servers.iter().map(ExternalAddr::to_string).collect();
-        let weight = |index: usize| spec.balance.weights.get(index).copied().unwrap_or(1);
-        let servers: Vec<Server<'_>> =
-            names.iter().enumerate().map(|(index, name)| Server::new(name, weight(index))).collect();
-        let settings = spec.balance.settings;
-        let is_watched = servers.len() > 1 || spec.health.is_some() || settings.max_open.is_some();
-        let group = is_watched.then(|| Group::new(&servers, settings));
-        let line = settings.max_open.map(|_| Line::new(spec.queue));
+    pub fn new(mut spec: ExternalSpec) -> Self {
         let has_tls = matches!(spec.protocol, ServerProtocol::Https(_));
         let tls = has_tls.then(|| ServerTls::load(&spec.tls).map_err(|e| e.to_string()));
         if let Some(Err(why)) = &tls {
             tracing::error!(service = spec.name, "its servers cannot be connected to: {why}");
         }
-        let spoken = spec.servers.iter().filter(|_| has_tls).map(|_| AtomicU8::new(0)).collect();
-        let ids = if matches!(spec.balance.by, BalanceBy::Sticky(_)) { ids(&spec, &names) } else { Box::default() };
-        Self { spec, group, line, tls, spoken, ids }
+        let sticky = matches!(spec.balance.by, BalanceBy::Sticky(_)).then(|| sticky_secret(&spec));
+        let listed = std::mem::take(&mut spec.servers);
+        let is_watched = spec.health.is_some() || spec.balance.settings.max_open.is_some();
+        let list = match <[ServerSpec; 1]>::try_from(listed) {
+            Ok([one]) if !is_watched => List::One(Box::new(OneServer::new(one, 0, None))),
+            Ok([one]) => List::Live(Box::new(Live::new(vec![one], &spec, sticky.as_deref()))),
+            Err(listed) => List::Live(Box::new(Live::new(listed, &spec, sticky.as_deref()))),
+        };
+        Self { spec, list, tls, sticky }
     }
 
-    /// Whether it is of the same settings and files.
+    /// Whether it is of the same settings and files, whichever servers the settings list.
+    fn is_like(&self, other: &Self) -> bool {
+        self.spec == other.spec && self.tls == other.tls && self.sticky == other.sticky
+    }
+
+    /// Has the servers of `new` from now on, if nothing else is different. Those that stay keep their connections and
+    /// whatever is known of them. `false`: something else is different, and nothing has changed.
     #[must_use]
-    pub fn is_as(&self, other: &Self) -> bool {
-        self.spec == other.spec && self.tls == other.tls && self.ids == other.ids
+    pub fn follow(&self, new: &Self) -> bool {
+        if !self.is_like(new) {
+            return false;
+        }
+        let listed = new.listed();
+        if self.listed() == listed {
+            return true;
+        }
+        let List::Live(live) = &self.list else { return false };
+        live.list(listed.clone(), &self.spec, self.sticky.as_deref());
+        live.tell_predecessors(&listed);
+        true
     }
 
-    /// Its settings.
+    /// It stands for another service of that name from now on, whose other settings have changed: what is known of
+    /// servers that are in both lists goes on to count, and servers that were given stay.
+    pub(crate) fn take_over(&self, old: &Arc<Self>) {
+        match (&self.list, &old.list) {
+            (List::Live(new), List::Live(live)) => new.take_over(live, old, &self.spec, self.sticky.as_deref()),
+            (List::One(one), List::Live(_)) => old.follow_successor(vec![one.spec().clone()]),
+            (_, List::One(_)) => {}
+        }
+    }
+
+    /// Requests wait here yet, and the service that has taken over has these servers now.
+    pub(crate) fn follow_successor(&self, servers: Vec<ServerSpec>) {
+        if let List::Live(live) = &self.list {
+            live.follow_successor(servers.clone(), &self.spec, self.sticky.as_deref());
+            live.tell_predecessors(&servers);
+        }
+    }
+
+    /// What the settings list.
+    fn listed(&self) -> Vec<ServerSpec> {
+        match &self.list {
+            List::One(one) => vec![one.spec().clone()],
+            List::Live(live) => live.now().listed().to_vec(),
+        }
+    }
+
+    /// Its settings but for its servers.
     #[must_use]
     pub fn spec(&self) -> &ExternalSpec {
         &self.spec
@@ -238,14 +301,40 @@ impl External {
         &self.spec.name
     }
 
-    /// What is known of its servers, if there is something to know.
-    pub(crate) fn group(&self) -> Option<&Group> {
-        self.group.as_ref()
+    /// Its servers, unless it is one of which there is nothing to know.
+    pub(crate) fn live(&self) -> Option<&Live> {
+        match &self.list {
+            List::Live(live) => Some(live),
+            List::One(_) => None,
+        }
     }
 
-    /// Those that wait for one of its servers, if only so many requests may be open at each.
-    pub(crate) fn line(&self) -> Option<&Line> {
-        self.line.as_ref()
+    /// Its only server, of which there is nothing to know.
+    pub(crate) fn only(&self) -> Option<&OneServer> {
+        match &self.list {
+            List::One(one) => Some(one),
+            List::Live(_) => None,
+        }
+    }
+
+    /// Whether the server of this number is one of its servers now.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.live().is_none_or(|live| live.now().of_number(number).is_some())
+    }
+
+    /// Has these servers from now on.
+    ///
+    /// # Errors
+    /// The settings list its servers.
+    pub(crate) fn give(&self, servers: Vec<ServerSpec>) -> Result<(), Listed> {
+        match &self.list {
+            List::One(_) => Err(Listed),
+            List::Live(live) => {
+                live.give(servers.clone(), &self.spec, self.sticky.as_deref())?;
+                live.tell_predecessors(&servers);
+                Ok(())
+            }
+        }
     }
 
     /// TLS to its servers, if that is spoken.
@@ -257,35 +346,16 @@ impl External {
         self.spec.protocol == ServerProtocol::Https(Versions::Both)
     }
 
-    /// What a server speaks behind TLS.
-    pub(crate) fn spoken(&self, index: usize) -> Spoken {
-        match self.spoken.get(index).map(|spoken| spoken.load(Relaxed)) {
-            Some(1) => Spoken::Http1,
-            Some(2) => Spoken::Http2,
-            _ => Spoken::Unknown,
-        }
-    }
-
-    pub(crate) fn speaks(&self, index: usize, what: Spoken) {
-        if let Some(spoken) = self.spoken.get(index) {
-            spoken.store(what as u8, Relaxed);
-        }
-    }
-
-    /// What clients are told of a server.
-    pub(crate) fn id_of(&self, index: usize) -> Option<&str> {
-        self.ids.get(index).map(String::as_str)
-    }
-
-    /// The server that a client was told of by this.
-    pub(crate) fn server_of(&self, id: &[u8]) -> Option<usize> {
-        self.ids.iter().position(|one| one.as_bytes() == id)
-    }
-
     /// Its servers, for people.
     pub(crate) fn address(&self) -> String {
-        let servers: Vec<String> = self.spec.servers.iter().map(ExternalAddr::to_string).collect();
-        servers.join(", ")
+        match &self.list {
+            List::One(one) => one.address().to_owned(),
+            List::Live(live) => {
+                let now = live.now();
+                let servers: Vec<&str> = now.all().iter().map(|one| one.address()).collect();
+                servers.join(", ")
+            }
+        }
     }
 }
 
@@ -304,49 +374,114 @@ pub fn read_sticky_key(path: &Path) -> io::Result<Vec<u8>> {
 /// Most bytes of the file of [`BalanceOptions::sticky_key`].
 const MAX_STICKY_KEY: u64 = 4096;
 
-/// Of each server: the same in every gateway with the same secret, whatever the order of the servers.
-fn ids(spec: &ExternalSpec, names: &[String]) -> Box<[String]> {
-    const LENGTH: usize = 8; // bytes: of 64 servers, two are alike once in 10¹⁶ times
+/// A random one if it cannot be read.
+fn sticky_secret(spec: &ExternalSpec) -> Vec<u8> {
     let secret = spec.balance.sticky_key.as_deref().map(read_sticky_key).transpose().unwrap_or_else(|e| {
         tracing::error!(
             service = spec.name,
             "sticky_key cannot be used, clients may not come back to their servers: {e}"
         );
-        Some((0..LENGTH).map(|_| fastrand::u8(..)).collect())
+        Some((0..size_of::<u64>()).map(|_| fastrand::u8(..)).collect())
     });
-    let key = hmac::Key::new(hmac::HMAC_SHA256, &secret.unwrap_or_default());
-    let id = |name: &String| {
-        let tag = hmac::sign(&key, format!("{}\n{name}", spec.name).as_bytes());
-        tag.as_ref().iter().take(LENGTH).map(|byte| format!("{byte:02x}")).collect()
-    };
-    names.iter().map(id).collect()
+    secret.unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sticky(servers: &[&str], sticky_key: Option<PathBuf>) -> External {
-        let servers = servers.iter().map(|host| ExternalAddr::Tcp((*host).to_owned(), 80)).collect();
-        let by = BalanceBy::Sticky("at".to_owned());
-        let balance = BalanceOptions { by, sticky_key, ..BalanceOptions::default() };
+    fn specs(hosts: &[&str]) -> Vec<ServerSpec> {
+        hosts.iter().map(|host| ServerSpec::new(ExternalAddr::Tcp((*host).to_owned(), 80))).collect()
+    }
+
+    fn external(hosts: &[&str], balance: BalanceOptions) -> External {
         let one = ExternalSpec::one("app", ExternalAddr::Unix("/x".into()), ServerProtocol::Http1);
-        External::new(ExternalSpec { servers, balance, ..one })
+        External::new(ExternalSpec { servers: specs(hosts), balance, ..one })
+    }
+
+    fn sticky(hosts: &[&str], sticky_key: Option<PathBuf>) -> External {
+        let by = BalanceBy::Sticky("at".to_owned());
+        external(hosts, BalanceOptions { by, sticky_key, ..BalanceOptions::default() })
+    }
+
+    /// What clients are told of a server.
+    fn id(external: &External, index: usize) -> String {
+        external.live().unwrap().now().one(index).unwrap().id().unwrap().to_owned()
+    }
+
+    fn server_of(external: &External, id: &str) -> Option<usize> {
+        external.live().unwrap().now().of_id(id.as_bytes())
     }
 
     #[test]
     fn a_server_is_known_by_its_id_in_any_order_and_only_with_the_secret() {
         let (one, other) = (sticky(&["a", "b"], None), sticky(&["b", "c", "a"], None));
-        let id = one.id_of(0).unwrap();
-        assert_eq!((id.len(), other.server_of(id.as_bytes()), one.server_of(id.as_bytes())), (16, Some(2), Some(0)));
-        assert_eq!(one.server_of(b"a:80"), None);
+        let id = id(&one, 0);
+        assert_eq!((id.len(), server_of(&other, &id), server_of(&one, &id)), (16, Some(2), Some(0)));
+        assert_eq!(server_of(&one, "a:80"), None);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "secret").unwrap();
         let keyed = || sticky(&["a", "b"], Some(file.path().to_owned()));
-        assert_eq!(keyed().server_of(id.as_bytes()), None);
-        assert!(keyed().is_as(&keyed()));
+        assert_eq!(server_of(&keyed(), &id), None);
+        assert!(keyed().follow(&keyed()));
         let before = keyed();
         std::fs::write(file.path(), "another").unwrap();
-        assert!(!keyed().is_as(&before));
+        assert!(!keyed().follow(&before));
+    }
+
+    fn addresses(external: &External) -> String {
+        external.address()
+    }
+
+    #[test]
+    fn one_server_has_no_list_and_cannot_be_given_another() {
+        let one = external(&["a"], BalanceOptions::default());
+        assert!(one.live().is_none() && one.give(specs(&["b"])).is_err());
+        assert!(one.follow(&external(&["a"], BalanceOptions::default())));
+        assert!(!one.follow(&external(&["b"], BalanceOptions::default())));
+        assert!(!one.follow(&external(&["a", "b"], BalanceOptions::default())));
+    }
+
+    #[test]
+    fn a_reload_changes_what_is_listed_and_leaves_what_was_given() {
+        let (balance, none) = (BalanceOptions::default(), &[] as &[&str]);
+        let service = external(none, balance.clone());
+        service.give(specs(&["a", "b", "a"])).unwrap();
+        assert_eq!(addresses(&service), "a:80, b:80", "each once");
+        assert!(service.follow(&external(none, balance.clone())));
+        assert_eq!(addresses(&service), "a:80, b:80");
+        assert!(service.follow(&external(&["b", "c"], balance.clone())));
+        assert_eq!(addresses(&service), "b:80, c:80");
+        assert!(service.give(specs(&["d"])).is_err(), "the file has them now");
+        assert!(service.follow(&external(&["c"], balance.clone())), "it keeps its list");
+        assert!(service.follow(&external(none, balance)));
+        assert_eq!(addresses(&service), "");
+        assert!(service.give(specs(&["d"])).is_ok());
+    }
+
+    #[test]
+    fn other_settings_make_another_service_that_takes_over_what_is_known() {
+        use pilotlight_balance::{Ask, Ms};
+        let now = crate::upstream::server::millis(crate::timing::Moment::now());
+        let other = || BalanceOptions { connect_timeout: Duration::from_secs(9), ..BalanceOptions::default() };
+        let old = Arc::new(external(&[], BalanceOptions::default()));
+        old.give(specs(&["a", "b"])).unwrap();
+        let before = old.live().unwrap().now();
+        while !before.group().failed(0, now) {}
+        assert_eq!(before.group().choose(Ask { now, ..Ask::default() }), Some(1));
+        let new = Arc::new(external(&[], other()));
+        assert!(!old.follow(&new));
+        new.take_over(&old);
+        let after = new.live().unwrap().now();
+        assert_eq!((addresses(&new), after.group().open(1)), ("a:80, b:80".to_owned(), 1));
+        assert!(after.group().is_ejected(0, Ms(now.0 + 1)));
+        new.give(specs(&["a", "b", "d"])).unwrap();
+        assert_eq!(addresses(&old), "a:80, b:80, d:80", "requests may wait there yet");
+        let listed = external(&["b", "c"], BalanceOptions::default());
+        listed.take_over(&new);
+        assert_eq!((addresses(&listed), listed.live().unwrap().now().group().open(0)), ("b:80, c:80".to_owned(), 1));
+        assert_eq!((addresses(&old), addresses(&new)), (addresses(&listed), addresses(&listed)));
+        external(&["e"], BalanceOptions::default()).take_over(&new);
+        assert_eq!(addresses(&new), "e:80", "one server has no list");
     }
 }

@@ -147,9 +147,19 @@ impl FirstByte {
 
     /// What to say when the time is over.
     pub(crate) fn over(&self, service: &str) -> UpstreamError {
-        let whole = self.whole.filter(|(_, ends)| Instant::now() >= *ends).map(|(limit, _)| limit);
-        let (after, setting) = whole.or(self.limit).unwrap_or((Duration::ZERO, "its deadline"));
+        let (after, setting) = self.what_is_over();
         UpstreamError::Timeout { service: service.to_owned(), after, setting }
+    }
+
+    /// The same before there was a server to ask.
+    pub(crate) fn over_before(&self, service: &str, why: &'static str) -> UpstreamError {
+        let (after, setting) = self.what_is_over();
+        UpstreamError::NoServer { service: service.to_owned(), after, setting, why }
+    }
+
+    fn what_is_over(&self) -> Limit {
+        let whole = self.whole.filter(|(_, ends)| Instant::now() >= *ends).map(|(limit, _)| limit);
+        whole.or(self.limit).unwrap_or((Duration::ZERO, "its deadline"))
     }
 
     /// The same where the request's body may be on its way: then it is the client that is late.

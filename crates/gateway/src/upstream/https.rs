@@ -13,7 +13,7 @@ use super::server::{Secured, Server};
 use super::sockets::{Connection, MAX_IDLE, Pool, READ_SIZE, number, place};
 use super::{BodyLeft, Failed, SendError, ServiceResponse, UpstreamError, http, http2};
 use crate::grpc;
-use crate::options::{External, ExternalAddr};
+use crate::options::External;
 use crate::outbound::Outbound;
 use crate::protocols::Spoken;
 use crate::request_body::RequestBody;
@@ -40,17 +40,13 @@ pub(crate) async fn send(
     kept: Kept,
 ) -> Result<ServiceResponse, Failed> {
     let (Some(server), Some(tls)) = (server, external.tls()) else { return Err(no_server(pools.http1, body)) };
-    let host = match server.addr {
-        ExternalAddr::Tcp(host, _) => host,
-        ExternalAddr::Unix(_) => "localhost",
-    };
-    let with = |offer| Server { secured: Some(Secured { tls, host, offer }), ..server };
-    let index = server.index;
-    let spoken = match external.spoken(index) {
+    let one_server = server.one;
+    let with = |offer| Server { secured: Some(Secured { tls, host: one_server.host(), offer }), ..server };
+    let spoken = match one_server.spoken() {
         _ if outbound.upgrade.is_some() || !external.offers_http2() => Spoken::Http1,
         Spoken::Unknown => match find_out(with(Offer::Either), pools, one).await {
             Ok(found) => {
-                external.speaks(index, found);
+                one_server.speaks(found);
                 found
             }
             Err(error) => return Err(Failed { error, body: BodyLeft::Whole(body), reuse: Reuse::New }),
@@ -70,7 +66,7 @@ pub(crate) async fn send(
     };
     // It may have been replaced by one that speaks something else.
     if matches!(&sent, Err(Failed { error: SendError::Upstream(UpstreamError::Connect { .. }), .. })) {
-        external.speaks(index, Spoken::Unknown);
+        one_server.speaks(Spoken::Unknown);
     }
     sent
 }

@@ -21,6 +21,7 @@ pub(crate) fn is_its_fault(error: &UpstreamError) -> bool {
         UpstreamError::NoExtendedConnect { .. }
         | UpstreamError::Refused { .. }
         | UpstreamError::Deadline { .. }
+        | UpstreamError::NoServer { .. }
         | UpstreamError::Internal { .. }
         | UpstreamError::Function { .. }
         | UpstreamError::TooLarge { .. }

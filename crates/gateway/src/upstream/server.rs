@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use pilotlight_balance::{Ask, Group, Ms, Tried, key};
+use pilotlight_balance::{Ask, Ms, Tried, key};
 use pilotlight_proxy_protocol::Version;
 use pilotlight_tls::{Offer, ServerTls};
 
 use crate::admission::AskerFields;
 use crate::admission::asker::{Key, KeyBy, sole_cookie};
 use crate::options::{BalanceBy, External, ExternalAddr};
+use crate::servers::{OneServer, Servers};
 use crate::target::Scheme;
 use crate::timing::Moment;
 
@@ -19,8 +20,7 @@ use crate::timing::Moment;
 #[derive(Clone, Copy)]
 pub(crate) struct Server<'a> {
     pub(crate) addr: &'a ExternalAddr,
-    /// Among those of the service, from 0.
-    pub(crate) index: usize,
+    pub(crate) one: &'a OneServer,
     /// Which kept connections lead to it.
     pub(crate) number: u64,
     /// `None`: as long as the response may.
@@ -51,6 +51,8 @@ pub(crate) struct Announced {
 /// A request's place at one of several servers. It counts as open there while this lives.
 pub(crate) struct Seat {
     external: Arc<External>,
+    /// The list when it was chosen; the server may have left it since.
+    servers: Arc<Servers>,
     index: usize,
     /// Whether the client is to be told of the server, so that it comes back to it.
     is_news: bool,
@@ -58,17 +60,17 @@ pub(crate) struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some(group) = self.external.group() {
-            group.ended(self.index);
-        }
-        if let Some(line) = self.external.line() {
-            line.call_first();
+        self.servers.group().ended(self.index);
+        if let Some(live) = self.external.live() {
+            live.is_used(Moment::now());
+            live.line().call_first();
         }
     }
 }
 
 impl Seat {
-    /// A place for a request that was at `tried` before; none if all servers have as many requests as they may.
+    /// A place for a request that was at `tried` before; none if there is no server, or all have as many requests as
+    /// they may.
     pub(crate) fn choose(
         external: &Arc<External>,
         tried: Tried,
@@ -76,52 +78,63 @@ impl Seat {
         fields: &impl AskerFields,
         client: impl FnOnce() -> Option<IpAddr>,
     ) -> Option<Self> {
-        let group = external.group()?;
+        let live = external.live()?;
+        let servers = live.now();
         let by = &external.spec().balance.by;
         let key = key_of(by, fields, client);
         let at = match by {
-            BalanceBy::Sticky(name) => sole_cookie(fields, name).and_then(|id| external.server_of(id)),
+            BalanceBy::Sticky(name) => sole_cookie(fields, name).and_then(|id| servers.of_id(id)),
             _ => None,
         };
-        let index = group.choose(Ask { now: millis(now), chance: fastrand::u64(..), key, at, tried })?;
+        let ask = Ask { now: millis(now), chance: fastrand::u64(..), key, at, tried };
+        let index = servers.group().choose(ask)?;
+        live.is_used(now);
         let is_news = matches!(by, BalanceBy::Sticky(_)) && at != Some(index);
-        Some(Self { external: Arc::clone(external), index, is_news })
+        Some(Self { external: Arc::clone(external), servers, index, is_news })
     }
 
     /// The cookie by which the client comes back to this server, if it has not got it.
     pub(crate) fn cookie(&self, scheme: Scheme) -> Option<HeaderValue> {
         let BalanceBy::Sticky(name) = &self.external.spec().balance.by else { return None };
-        let id = self.external.id_of(self.index).filter(|_| self.is_news)?;
+        let id = self.one()?.id().filter(|_| self.is_news)?;
         let secure = if scheme == Scheme::Https { "; Secure" } else { "" };
         HeaderValue::from_str(&format!("{name}={id}; Path=/; HttpOnly; SameSite=Lax{secure}")).ok()
     }
 
-    pub(crate) fn index(&self) -> usize {
-        self.index
+    fn one(&self) -> Option<&OneServer> {
+        self.servers.one(self.index)
     }
 
-    /// Whether there is a server that was not tried, and is not left out.
+    pub(crate) fn number(&self) -> u64 {
+        self.servers.group().number(self.index)
+    }
+
+    /// Whether the server is not in the list any more.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.external.has(self.number())
+    }
+
+    /// Whether there is a server now that was not tried, and is not left out; or none at all, so that the next one to
+    /// come is waited for.
     pub(crate) fn has_others(&self, tried: Tried) -> bool {
-        let now = millis(Moment::now());
-        self.external.group().is_some_and(|group| group.has_others(tried, now))
+        let (now, servers) = (millis(Moment::now()), self.external.live().map(|live| live.now()));
+        servers.is_some_and(|servers| servers.group().is_empty() || servers.group().has_others(tried, now))
     }
 
     /// Whether no further request may be sent again at the moment.
     pub(crate) fn is_over_budget(&self) -> bool {
         let now = millis(Moment::now());
-        self.external.group().is_some_and(|group| !group.may_retry(now))
+        !self.servers.group().may_retry(now)
     }
 
     /// One was not, for that reason.
     pub(crate) fn refused_retry(&self) {
-        if let Some(group) = self.external.group() {
-            group.refused_retry();
-        }
+        self.servers.group().refused_retry();
     }
 
     /// It gave a response that is its own.
     pub(crate) fn answered(&self) {
-        if self.group(Group::answered) {
+        if self.servers.group().answered(self.index) {
             tracing::info!(service = self.external.name(), server = self.address(), "the server answers again");
         }
     }
@@ -129,45 +142,40 @@ impl Seat {
     /// It gave none, or one that says that it is not well.
     pub(crate) fn failed(&self, why: &dyn std::fmt::Display) {
         let now = millis(Moment::now());
-        if self.group(|group, index| group.failed(index, now)) {
+        if self.servers.group().failed(self.index, now) {
             let (service, server) = (self.external.name(), self.address());
             tracing::warn!(service, server, "the server is left out for some time: {why}");
         }
     }
 
-    fn group(&self, tell: impl FnOnce(&Group, usize) -> bool) -> bool {
-        self.external.group().is_some_and(|group| tell(group, self.index))
+    fn address(&self) -> &str {
+        self.one().map_or("", OneServer::address)
     }
-
-    fn address(&self) -> String {
-        address(&self.external, self.index)
-    }
-}
-
-/// Where a server listens, for people.
-pub(crate) fn address(external: &External, index: usize) -> String {
-    external.spec().servers.get(index).map(ExternalAddr::to_string).unwrap_or_default()
 }
 
 /// The server of a place, or the only one. `client` asks.
 pub(crate) fn server<'a>(
     external: &'a External,
-    seat: Option<&Seat>,
+    seat: Option<&'a Seat>,
     client: impl FnOnce() -> Option<SocketAddr>,
 ) -> Option<Server<'a>> {
-    let server = numbered(external, seat.map_or(0, Seat::index))?;
+    let one = match seat {
+        Some(seat) => seat.one()?,
+        None => external.only()?,
+    };
+    let server = of(external, one);
     let connect_timeout = server.connect_timeout.filter(|_| seat.is_some());
     let announced = server.announced.map(|announced| Announced { client: client(), ..announced });
     Some(Server { connect_timeout, announced, ..server })
 }
 
 /// One of its servers.
-pub(crate) fn numbered(external: &External, index: usize) -> Option<Server<'_>> {
+pub(crate) fn of<'a>(external: &'a External, one: &'a OneServer) -> Server<'a> {
     let spec = external.spec();
     let connect_timeout = Some(spec.balance.connect_timeout);
     let announced = spec.proxy_protocol.map(|version| Announced { version, client: None });
-    let addr = spec.servers.get(index)?;
-    Some(Server { addr, index, number: index as u64, connect_timeout, secured: None, announced })
+    let (addr, number) = (&one.spec().addr, one.number());
+    Server { addr, one, number, connect_timeout, secured: None, announced }
 }
 
 fn key_of(by: &BalanceBy, fields: &impl AskerFields, client: impl FnOnce() -> Option<IpAddr>) -> Option<u64> {

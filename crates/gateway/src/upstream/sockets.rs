@@ -96,7 +96,7 @@ impl Pool {
         }
     }
 
-    /// Closes what has not been used for long.
+    /// Closes what has not been used for long. Those to servers that have gone are among them: nobody uses them.
     pub(crate) fn close_idle(&self) {
         self.idle.borrow_mut().retain(|(_, since)| since.elapsed() <= MAX_IDLE_TIME);
     }

@@ -300,10 +300,11 @@ impl Worker {
                 match &**upstream {
                     Upstream::Http(_, pool) | Upstream::External(_, pool) => pool.close_idle(),
                     Upstream::Cgi(_, _, pool) | Upstream::ExternalCgi(_, _, pool) => pool.close_idle(),
-                    Upstream::Http2(_, pool) | Upstream::ExternalHttp2(_, pool) => pool.close_idle(),
-                    Upstream::ExternalTls(_, http1, http2) => {
+                    Upstream::Http2(_, pool) => pool.close_idle(|_| true),
+                    Upstream::ExternalHttp2(external, pool) => pool.close_idle(|number| external.has(number)),
+                    Upstream::ExternalTls(external, http1, http2) => {
                         http1.close_idle();
-                        http2.close_idle();
+                        http2.close_idle(|number| external.has(number));
                     }
                     Upstream::Pipe(..) | Upstream::Lambda(_) => {}
                 }

@@ -16,7 +16,7 @@ pub const SERVICE: &[Key] = &[
         "url",
         "a string or a list of strings",
         "\"http://127.0.0.1:9000\"",
-        &["upstream", "target", "proxy_pass", "uri", "backend"],
+        &["upstream", "target", "proxy_pass", "uri", "backend", "servers", "urls", "upstreams", "backends"],
     ),
     key(
         "container",

@@ -68,11 +68,13 @@ impl Pool {
         self.connections.borrow().is_empty()
     }
 
-    /// Closes what has not been used for long. Streams that are open keep their connection.
-    pub(crate) fn close_idle(&self) {
-        let is_kept = |one: &Rc<Connection>| {
-            !one.is_closed.get() && (one.open.get() > 0 || one.last_used.get().elapsed() <= MAX_IDLE_TIME)
+    /// Closes what has not been used for long, or leads to an instance or server that is not there any more. Streams
+    /// that are open keep their connection.
+    pub(crate) fn close_idle(&self, is_there: impl Fn(u64) -> bool) {
+        let is_used = |one: &Connection| {
+            one.open.get() > 0 || one.last_used.get().elapsed() <= MAX_IDLE_TIME && is_there(one.instance)
         };
+        let is_kept = |one: &Rc<Connection>| !one.is_closed.get() && is_used(one);
         self.connections.borrow_mut().retain(is_kept);
     }
 
