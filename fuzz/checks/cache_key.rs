@@ -21,7 +21,12 @@ pub(crate) fn check(data: &[u8]) {
     for parameters in [Parameters::All, Parameters::Except(patterns()), Parameters::Only(patterns())] {
         for sort in [false, true] {
             let query = QueryRules { parameters: parameters.clone(), sort };
-            let rules = KeyRules { query, cookies: vec!["a".to_owned()], headers: vec![ACCEPT_LANGUAGE] };
+            let rules = KeyRules {
+                query,
+                cookies: vec!["a".to_owned()],
+                headers: vec![ACCEPT_LANGUAGE],
+                ..KeyRules::default()
+            };
             of_target(&rules, &target);
             of_fields(&rules, &request);
         }

@@ -337,6 +337,7 @@ class Schema(unittest.TestCase):
             ("Service", "max_connections"): (rules, ("services", "several")),
             "ServiceLimits": (full, ("services", "node", "limits")),
             "ServiceCgroup": (full, ("services", "node", "cgroup")),
+            "Route": (rules, ("routes", 3)),
             "RouteLimit": (rules, ("routes", 3, "limit")),
             "Traces": (rules, ("traces",)),
         }

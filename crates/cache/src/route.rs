@@ -47,6 +47,8 @@ pub struct KeyRules {
     pub cookies: Vec<String>,
     /// Request fields whose values belong to the key.
     pub headers: Vec<HeaderName>,
+    /// What tells the route from others that take the same URL; empty: nothing has to.
+    pub route: String,
 }
 
 impl KeyRules {
@@ -57,7 +59,7 @@ impl KeyRules {
 
     /// Whether keys hold more than the URL, so that one URL may have many.
     pub fn has_extra(&self) -> bool {
-        !(self.cookies.is_empty() && self.headers.is_empty())
+        !(self.cookies.is_empty() && self.headers.is_empty() && self.route.is_empty())
     }
 
     /// What the key holds of the request's fields, for [`crate::Key::extra`]: empty if the rules name none.
@@ -65,7 +67,7 @@ impl KeyRules {
     /// # Errors
     /// The values are too long for a key.
     pub fn extra(&self, request: &HeaderMap) -> Result<String, ExtraTooLong> {
-        extra::extra(&self.cookies, &self.headers, request)
+        extra::extra(&self.route, &self.cookies, &self.headers, request)
     }
 
     /// Whether the key holds every cookie of the request: a response that varies on `Cookie` varies on nothing then

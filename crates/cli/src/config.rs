@@ -86,6 +86,7 @@ mod syntax;
 mod tls;
 mod traces;
 mod value;
+mod when;
 mod words;
 
 pub use diagnostic::{Code, Diagnostic, Severity, Span};

@@ -15,7 +15,7 @@ use crate::handshake::{HandshakeError, Place, shake_hands};
 use crate::http2;
 use crate::net::Socket;
 use crate::options::ListenAddr;
-use crate::peer_address::PeerAddress;
+use crate::peer_address::{Entrance, PeerAddress};
 use crate::proxied;
 use crate::strangers::Stranger;
 use crate::target::Scheme;
@@ -41,21 +41,34 @@ impl Security {
     }
 }
 
-/// Serves a connection until it ends. `peer` is `address:port`, or empty; `place` that of its handshake, if it has TLS.
-pub(crate) async fn serve(worker: &Rc<Worker>, mut socket: Socket, peer: String, place: Option<Place>) {
+/// A connection that was accepted.
+pub(crate) struct Accepted {
+    pub(crate) socket: Socket,
+    /// `address:port`, or empty.
+    pub(crate) peer: String,
+    /// The port of the listener, if it has one.
+    pub(crate) port: Option<u16>,
+    /// That of its handshake, if it has TLS.
+    pub(crate) place: Option<Place>,
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(worker: &Rc<Worker>, accepted: Accepted) {
+    let Accepted { mut socket, peer, port, place } = accepted;
     // What a load balancer says of the client stands before anything that the client says.
     let Some(peer) = proxied::client_of(worker, &mut socket, peer).await else { return };
     match place {
         None => {
-            let peer = PeerAddress::of(&peer, Scheme::Http, None);
+            let peer = PeerAddress::of(&peer, Entrance { scheme: Scheme::Http, port }, None);
             connection::serve(worker, ClientSocket::Plain(socket), peer).await;
         }
         // In a box, so that a plain connection does not have the room for it.
-        Some(place) => Box::pin(serve_tls(worker, socket, peer, place)).await,
+        Some(place) => Box::pin(serve_tls(worker, Accepted { socket, peer, port, place: None }, place)).await,
     }
 }
 
-async fn serve_tls(worker: &Rc<Worker>, socket: Socket, peer: String, place: Place) {
+async fn serve_tls(worker: &Rc<Worker>, accepted: Accepted, place: Place) {
+    let Accepted { socket, peer, port, .. } = accepted;
     let counters = &worker.common.metrics.connections[worker.index];
     let (socket, protocol) = match shake_hands(worker, socket, place).await {
         Ok(done) => done,
@@ -80,7 +93,7 @@ async fn serve_tls(worker: &Rc<Worker>, socket: Socket, peer: String, place: Pla
         return;
     }
     let certificate = certificate.map(|der| STANDARD.encode(der).into());
-    let peer = PeerAddress::of(&peer, Scheme::Https, certificate);
+    let peer = PeerAddress::of(&peer, Entrance { scheme: Scheme::Https, port }, certificate);
     match protocol {
         Protocol::Http11 => connection::serve(worker, ClientSocket::Tls(socket), peer).await,
         Protocol::Http2 => {

@@ -89,8 +89,13 @@ pub(crate) fn invalidate(
 /// Where the route of a target has stored what answers it.
 pub(crate) fn place(table: &Table, authority: &str, target: &str) -> Place {
     let path = target.split('?').next().unwrap_or_default();
+    // With conditions, it may be stored for several routes, whose keys have more than the URL.
+    let has_conditions = table.has_conditions();
     match table.find(authority, path).and_then(|route| control(route)) {
-        None => Place::of(target),
-        Some(control) => Place { target: control.key.target(target).into_owned(), has_extra: control.key.has_extra() },
+        None => Place { has_extra: has_conditions, ..Place::of(target) },
+        Some(control) => Place {
+            target: control.key.target(target).into_owned(),
+            has_extra: has_conditions || control.key.has_extra(),
+        },
     }
 }

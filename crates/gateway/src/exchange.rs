@@ -16,6 +16,7 @@ use crate::body::ResponseBody;
 use crate::client::outgoing::Outgoing;
 use crate::client::received::{Known, ReceivedRequest, RedisMiss};
 use crate::compress;
+use crate::conditions::HeadFacts;
 use crate::deadline::Deadline;
 use crate::downstream::{Downstream, RequestGuard, TakesInterim};
 use crate::error_pages::{ErrorBy, LoadedPage};
@@ -204,7 +205,9 @@ fn find(
     local::check_scope(head)?;
     let table = worker.common.table.load();
     let path = head.path();
-    let route = table.find(head.authority(), path);
+    let asked =
+        HeadFacts { method: &head.method, fields: &*head, query: head.query(), port: client.peer().listener_port() };
+    let route = table.find_for(head.authority(), path, &asked);
     if let Some(choice) = Choice::of(&table, head.authority(), path, route)
         && (entry.has_body || choice.plain.is_none())
     {

@@ -254,6 +254,7 @@ mod tests {
         host: "a.example",
         scheme: "http",
         request_id: "7",
+        below: "",
         path: "/p",
         query: "",
         status: "",

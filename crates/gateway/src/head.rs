@@ -6,6 +6,7 @@
 use std::cell::OnceCell;
 
 use crate::admission::AskerFields;
+use crate::conditions::ConditionFields;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method, Version};
 use pilotlight_http1::{self as http1, Field, FieldLines, Known, Malformed, RequestHead, Target};
@@ -267,6 +268,12 @@ impl Lines {
             append(name, value, &mut headers);
         }
         headers
+    }
+}
+
+impl ConditionFields for Head {
+    fn each_line(&self, name: &HeaderName, value: &mut dyn FnMut(&[u8])) {
+        self.all(name, value);
     }
 }
 

@@ -14,8 +14,8 @@ use crate::exchange::site::{self, Site};
 use crate::head::Head;
 use crate::options::{RouteLimit, ServiceTarget};
 use crate::outbound::Outbound;
-use crate::peer_address::PeerAddress;
-use crate::target::{Scheme, Trust};
+use crate::peer_address::{Entrance, PeerAddress};
+use crate::target::Trust;
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::server::Server;
@@ -134,7 +134,7 @@ fn outbound(worker: &Worker, target: &str, host: &str) -> Outbound {
     Outbound {
         head: Head::get(target.into(), host.into(), headers),
         id: worker.ids.id(None),
-        peer: PeerAddress::of("", Scheme::Http, None),
+        peer: PeerAddress::of("", Entrance::NONE, None),
         stripped: None,
         changes: None,
         trust: Trust::Nobody,

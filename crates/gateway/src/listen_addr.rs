@@ -15,6 +15,15 @@ pub enum ListenAddr {
 }
 
 impl ListenAddr {
+    /// Its port, if it has one.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp(addr) | Self::Tls(addr) => Some(addr.port()),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// The same without a word about what is spoken there: two that differ in that alone are one socket.
     #[must_use]
     pub fn socket(&self) -> Self {

@@ -240,6 +240,7 @@ impl Outbound {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer_address::Entrance;
     use crate::target::Scheme;
     use pilotlight_http1::{FieldTable, Limits, parse_request};
 
@@ -336,7 +337,7 @@ mod tests {
     fn what_is_known_of_a_connection_with_tls_is_told() {
         let mut out = outbound("/", "client-cert: :Zm9yZ2Vk:\r\nClient_Cert-Chain: x\r\n", "10.1.2.3:555");
         assert!(value(&fields(&out), "client-cert").is_empty());
-        out.peer = PeerAddress::of("10.1.2.3:555", Scheme::Https, Some("AAEC".into()));
+        out.peer = PeerAddress::of("10.1.2.3:555", Entrance { scheme: Scheme::Https, port: None }, Some("AAEC".into()));
         let all = fields(&out);
         assert_eq!(value(&all, "client-cert"), [":AAEC:"]);
         assert!(value(&all, "client-cert-chain").is_empty() && value(&all, "client_cert-chain").is_empty());

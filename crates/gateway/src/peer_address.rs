@@ -18,8 +18,8 @@ use crate::target::Scheme;
 /// their like) are the same in all of them. So they are written once and kept.
 pub(crate) struct PeerAddress {
     text: Box<str>,
-    /// That of the listener that it came to.
-    scheme: Scheme,
+    /// The listener that it came to.
+    entrance: Entrance,
     /// What the client has shown of itself, verified: base64 of DER.
     certificate: Option<Box<str>>,
     /// IPv4 that came as IPv6 is IPv4. `None` on a Unix socket.
@@ -27,6 +27,19 @@ pub(crate) struct PeerAddress {
     lines: RefCell<Option<Lines>>,
     /// Of what routes with a `bandwidth` have sent to it.
     pub(crate) paid_until: PaidUntil,
+}
+
+/// What is known of the listener that a connection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entrance {
+    pub(crate) scheme: Scheme,
+    /// None of a Unix socket.
+    pub(crate) port: Option<u16>,
+}
+
+impl Entrance {
+    /// None: what the gateway asks for by itself.
+    pub(crate) const NONE: Self = Self { scheme: Scheme::Http, port: None };
 }
 
 struct Lines {
@@ -41,19 +54,19 @@ impl PeerAddress {
     /// Of a client without TLS.
     #[cfg(test)]
     pub(crate) fn new(text: &str) -> Rc<Self> {
-        Self::of(text, Scheme::Http, None)
+        Self::of(text, Entrance::NONE, None)
     }
 
-    pub(crate) fn of(text: &str, scheme: Scheme, certificate: Option<Box<str>>) -> Rc<Self> {
+    pub(crate) fn of(text: &str, entrance: Entrance, certificate: Option<Box<str>>) -> Rc<Self> {
         let address = text.parse().map(|address: SocketAddr| address.ip()).or_else(|_| text.parse());
         let address = address.ok().map(|address: IpAddr| address.to_canonical());
         let (lines, paid_until) = (RefCell::default(), PaidUntil::default());
-        Rc::new(Self { text: text.into(), scheme, certificate, address, lines, paid_until })
+        Rc::new(Self { text: text.into(), entrance, certificate, address, lines, paid_until })
     }
 
     /// Who asks by this connection, as the proxy says that has opened it.
     pub(crate) fn told(&self, address: IpAddr) -> Rc<Self> {
-        Self::of(&address.to_string(), self.scheme, None)
+        Self::of(&address.to_string(), self.entrance, None)
     }
 
     /// The port of its connection; 0 if only its address is known.
@@ -63,7 +76,12 @@ impl PeerAddress {
 
     /// The scheme of its connection.
     pub(crate) fn scheme(&self) -> Scheme {
-        self.scheme
+        self.entrance.scheme
+    }
+
+    /// The port of the listener that it came to.
+    pub(crate) fn listener_port(&self) -> Option<u16> {
+        self.entrance.port
     }
 
     /// The certificate that it has shown, which was verified: base64 of DER.

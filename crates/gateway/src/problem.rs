@@ -55,6 +55,8 @@ pub(crate) enum Failure {
     Files(FileError),
     /// The request is not let in on its route.
     Admission(Box<Refusal>),
+    /// The route says so.
+    Responds(StatusCode),
     /// gRPC to a service that speaks HTTP/2, from a client that does not.
     GrpcWithoutHttp2,
     /// gRPC to a service that is not spoken to by HTTP/2.
@@ -89,6 +91,7 @@ impl Failure {
             },
             Self::GrpcWithoutHttp2 => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::GrpcToHttp1 { .. } => StatusCode::BAD_GATEWAY,
+            Self::Responds(status) => *status,
             Self::Bug => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Files(e) => match e {
                 FileError::Malformed => StatusCode::BAD_REQUEST,
@@ -144,6 +147,9 @@ impl Failure {
             }
             Self::GrpcToHttp1 { service } => {
                 format!("gRPC needs HTTP/2 to service {service}: set `transport = \"h2c\"`, or `url = \"h2c://HOST:PORT\"`")
+            }
+            Self::Responds(status) => {
+                format!("the route of this request answers every request with {}", status.as_u16())
             }
             Self::Bug => "the gateway made a mistake; please report it with this request id and the log".into(),
         }
@@ -215,7 +221,11 @@ impl Failure {
                 Refusal::Credentials { .. } => GrpcStatus::Unauthenticated,
                 Refusal::Busy | Refusal::NoKeys | Refusal::Undecided => GrpcStatus::Unavailable,
             },
-            Self::Bug
+            Self::Responds(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
+                GrpcStatus::Unavailable
+            }
+            Self::Responds(_)
+            | Self::Bug
             | Self::Upstream(
                 UpstreamError::Internal { .. } | UpstreamError::Function { .. } | UpstreamError::Protocol { .. },
             ) => GrpcStatus::Internal,

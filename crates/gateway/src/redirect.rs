@@ -43,7 +43,8 @@ impl Redirect {
     /// The status unless the file says another one: permanent, and the method stays.
     pub const DEFAULT_STATUS: u16 = 308;
     const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
-    const ALLOWED: &[Placeholder] = &[Placeholder::Host, Placeholder::Scheme, Placeholder::Path, Placeholder::Query];
+    const ALLOWED: &[Placeholder] =
+        &[Placeholder::Host, Placeholder::Scheme, Placeholder::Path, Placeholder::Below, Placeholder::Query];
 
     /// Reads `https://new.example{path}{query}`.
     ///
@@ -60,7 +61,7 @@ impl Redirect {
         if !text.starts_with('/') {
             let schemes = ["https://", "http://", "{scheme}://"];
             let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).ok_or(NotARedirect::Beginning)?;
-            let ends = ["/", "?", "#", "{path}", "{query}"].iter().filter_map(|end| rest.find(end));
+            let ends = ["/", "?", "#", "{path}", "{below}", "{query}"].iter().filter_map(|end| rest.find(end));
             let authority = rest[..ends.min().unwrap_or(rest.len())].replace("{host}", "host");
             if authority.is_empty() || !is_authority(&authority) {
                 return Err(NotARedirect::Host);
@@ -89,11 +90,12 @@ impl Redirect {
         }
         // Browsers take it for a slash.
         let path = facts.path.replace('\\', "%5C");
+        let below = facts.below.replace('\\', "%5C");
         let query = match facts.query.strip_prefix('?') {
             Some(query) if self.has_query => format!("&{query}"),
             _ => facts.query.to_owned(),
         };
-        let facts = Facts { path: &path, query: &query, ..*facts };
+        let facts = Facts { path: &path, below: &below, query: &query, ..*facts };
         // The head of a request is limited, and so is the template.
         let location = self.to.fill(&facts, usize::MAX)?;
         Some(match location.strip_prefix("//") {
@@ -101,6 +103,11 @@ impl Redirect {
             None => location,
         })
     }
+}
+
+/// What of a path, in its normal form, is below that of a route; empty, or it begins with a slash.
+pub(crate) fn below<'p>(route: &str, path: &'p str) -> &'p str {
+    path.strip_prefix(route.trim_end_matches('/')).filter(|rest| rest.starts_with('/')).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -115,6 +122,7 @@ mod tests {
         scheme: "http",
         request_id: "7",
         path: "/a/b",
+        below: "/b",
         query: "?x=1",
         status: "",
     };
@@ -134,6 +142,8 @@ mod tests {
         check("/new{path}", "/new/a/b");
         check("/new?from={path}", "/new?from=/a/b");
         check("/{path}", "/a/b");
+        check("https://new.example/x{below}{query}", "https://new.example/x/b?x=1");
+        check("https://new.example{below}", "https://new.example/b");
     }
 
     #[test]
@@ -146,6 +156,15 @@ mod tests {
         }
         let nameless = Facts { host: "", ..FACTS };
         assert_eq!(Redirect::parse("https://{host}{path}", 302).unwrap().location(&nameless), None);
+    }
+
+    #[test]
+    fn what_is_below_a_route() {
+        for (route, path, expected) in
+            [("/a", "/a/b", "/b"), ("/a", "/a", ""), ("/a", "/a/", "/"), ("/", "/a", "/a"), ("/a/", "/a/b", "/b")]
+        {
+            assert_eq!(below(route, path), expected, "{route} {path}");
+        }
     }
 
     #[test]
@@ -175,10 +194,11 @@ mod tests {
     proptest! {
         #[test]
         fn a_client_stays_at_the_host_of_the_file(path in "/[a-z/.@:%5cC\\\\]{0,16}", query in "(\\?[a-z/@:&]{0,8})?") {
-            let facts = Facts { path: &path, query: &query, ..FACTS };
+            let facts = Facts { path: &path, below: &path, query: &query, ..FACTS };
             for (to, beginning) in [
                 ("https://new.example{path}{query}", "https://new.example"),
                 ("https://new.example:1{path}", "https://new.example:1"),
+                ("https://new.example{below}", "https://new.example"),
                 ("https://new.example{query}", "https://new.example"),
                 ("/{path}{query}", ""),
                 ("/x{path}", ""),

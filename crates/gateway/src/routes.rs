@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use crate::admission::Gate;
 use crate::admission::forward::ForwardAddr;
 use crate::admission::spec::AdmissionSpec;
+use crate::conditions::{Conditions, HeadFacts};
 use crate::error_pages::{ErrorPages, LoadedPages, PageLevels};
 use crate::json_routes::JsonRoutes;
 use crate::jwks::KeySources;
@@ -99,6 +100,16 @@ fn of_schedule(schedule: &ScheduleSpec, service: usize) -> RouteSpec {
     }
 }
 
+/// Two routes with one URL and other conditions store what answers them apart.
+fn with_key_of_conditions(mut spec: RouteSpec) -> RouteSpec {
+    if let (Some(when), RouteCache::On { rules, control }) = (&spec.when, &spec.cache) {
+        let mut control = control.as_deref().cloned().unwrap_or_default();
+        control.key.route = when.to_string();
+        spec.cache = RouteCache::on(*rules, control);
+    }
+    spec
+}
+
 /// What a service is told of a client it may answer by, so it belongs to the key of what is stored.
 fn with_key_of_access(mut spec: RouteSpec) -> RouteSpec {
     let told = spec.admission.as_ref().map(|admission| admission.fields_of_access()).unwrap_or_default();
@@ -128,6 +139,8 @@ pub(crate) struct Table {
     any: Paths,
     /// Those that bodies decide of, which are in none of the others.
     json: Option<Box<JsonRoutes>>,
+    /// All routes, if the heads of requests decide of some.
+    conditional: Option<Box<Conditional>>,
     caches: bool,
     pages: PageLevels,
     /// Ways to services that are asked for pages, by their names.
@@ -171,6 +184,7 @@ impl Table {
             wildcards: Vec::new(),
             any: Paths::default(),
             json: JsonRoutes::of(&routes),
+            conditional: Conditional::of(&routes),
             caches: false,
             pages: PageLevels { own: None, general: LoadedPages::read(&errors) },
             page_routes: FxHashMap::default(),
@@ -187,7 +201,7 @@ impl Table {
         let all = routes.iter().filter_map(|route| route.changes.as_ref()).map(|changes| &changes.errors);
         let asked: Vec<String> = all.chain([&errors]).flat_map(ErrorPages::services).map(str::to_owned).collect();
         let counted = |spec: RouteSpec| {
-            let spec = with_key_of_access(spec);
+            let spec = with_key_of_conditions(with_key_of_access(spec));
             let service = spec.to.service().and_then(|index| table.services.get(index)).cloned();
             let series = series(&spec, service.as_ref().map_or(spec.to.kind(), ServiceTarget::name));
             let changes = spec.changes.as_ref();
@@ -228,17 +242,10 @@ impl Table {
 
     fn place(&mut self, index: usize, route: &RouteSpec) {
         let paths = self.paths_of(route.host.as_deref());
-        if route.json.is_some() {
+        if route.json.is_some() || route.when.is_some() {
             return; // its host is known by it
         }
-        let path = if route.exact { route.path.as_str() } else { route.path.trim_end_matches('/') };
-        let map = if route.exact {
-            &mut paths.exact
-        } else {
-            paths.longest = paths.longest.max(path.len());
-            &mut paths.prefix
-        };
-        map.entry(path.into()).or_insert(index);
+        paths.insert(route, index);
     }
 
     fn paths_of(&mut self, host: Option<&str>) -> &mut Paths {
@@ -304,10 +311,28 @@ impl Table {
     pub(crate) fn takes_unnamed(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let by_wildcard = || self.wildcards.iter().any(|(s, _)| host.len() > s.len() && host.ends_with(&**s));
-        !self.hosts.contains_key(host.as_str()) && (!self.any.is_empty() || by_wildcard())
+        let any = || !self.any.is_empty() || self.conditional.as_ref().is_some_and(|all| !all.any.is_empty());
+        !self.hosts.contains_key(host.as_str()) && (any() || by_wildcard())
     }
 
-    /// The route for `authority` (as in the request, with or without a port) and `path` (without the query).
+    /// Whether more of some requests than host and path says which route they have.
+    #[inline]
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.conditional.is_some()
+    }
+
+    /// The route for `authority` and `path`, as [`find`](Self::find) has it, and what else the head says.
+    pub(crate) fn find_for(&self, authority: &str, path: &str, asked: &HeadFacts<'_>) -> Option<&Arc<Route>> {
+        let Some(conditional) = &self.conditional else { return self.find(authority, path) };
+        let holds = |index: usize| {
+            let route = self.routes.get(index)?;
+            route.when.as_deref().is_none_or(|when| when.hold(asked)).then_some(route)
+        };
+        conditional.find(&host_of(authority).to_ascii_lowercase(), &normalized(path), holds)
+    }
+
+    /// The route for `authority` (as in the request, with or without a port) and `path` (without the query), of those
+    /// without conditions.
     pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Route>> {
         let path = normalized(path);
         if !self.hosts.is_empty() || !self.wildcards.is_empty() {
@@ -335,24 +360,99 @@ impl Table {
     }
 }
 
+/// All routes of a table without a JSON rule, by their places: what stands at one host and path is tried in the order
+/// of what it asks for.
+struct Conditional {
+    hosts: FxHashMap<Box<str>, Paths>,
+    /// Suffixes with their dot, longest first.
+    wildcards: Vec<(Box<str>, Paths)>,
+    any: Paths,
+    /// The routes of each place.
+    places: Vec<Vec<usize>>,
+}
+
+impl Conditional {
+    /// `None`: no route has conditions.
+    fn of(routes: &[RouteSpec]) -> Option<Box<Self>> {
+        routes.iter().any(|route| route.when.is_some()).then(|| {
+            let mut all =
+                Self { hosts: FxHashMap::default(), wildcards: Vec::new(), any: Paths::default(), places: Vec::new() };
+            for (index, route) in routes.iter().enumerate().filter(|(_, route)| route.json.is_none()) {
+                let next = all.places.len();
+                let place = all.paths_of(route.host.as_deref()).insert(route, next);
+                if place == next {
+                    all.places.push(Vec::new());
+                }
+                all.places[place].push(index);
+            }
+            all.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+            let rank = |index: &usize| routes.get(*index).and_then(|route| route.when.as_deref()).map(Conditions::rank);
+            // Stable: the order of the file decides between equals. None is the least.
+            all.places.iter_mut().for_each(|place| place.sort_by_key(|index| std::cmp::Reverse(rank(index))));
+            Box::new(all)
+        })
+    }
+
+    fn paths_of(&mut self, host: Option<&str>) -> &mut Paths {
+        let Some(host) = host.map(str::to_ascii_lowercase) else { return &mut self.any };
+        match host.strip_prefix('*') {
+            None => self.hosts.entry(host.into()).or_default(),
+            Some(suffix) => {
+                let at = self.wildcards.iter().position(|(s, _)| **s == *suffix).unwrap_or_else(|| {
+                    self.wildcards.push((suffix.into(), Paths::default()));
+                    self.wildcards.len() - 1
+                });
+                &mut self.wildcards[at].1
+            }
+        }
+    }
+
+    fn find<R>(&self, host: &str, path: &str, holds: impl Fn(usize) -> Option<R>) -> Option<R> {
+        let of_place = |place: usize| self.places.get(place)?.iter().find_map(|index| holds(*index));
+        let in_paths = |paths: &Paths| paths.find_map(path, of_place);
+        let exact = self.hosts.get(host).and_then(in_paths);
+        let by_wildcard = || {
+            let mut fitting = self.wildcards.iter().filter(|(s, _)| host.len() > s.len() && host.ends_with(&**s));
+            fitting.find_map(|(_, paths)| in_paths(paths))
+        };
+        exact.or_else(by_wildcard).or_else(|| in_paths(&self.any))
+    }
+}
+
 impl Paths {
+    /// The place of a route's path: the one that is there, or `next`.
+    fn insert(&mut self, route: &RouteSpec, next: usize) -> usize {
+        if route.exact {
+            return *self.exact.entry(route.path.as_str().into()).or_insert(next);
+        }
+        let path = route.path.trim_end_matches('/');
+        self.longest = self.longest.max(path.len());
+        *self.prefix.entry(path.into()).or_insert(next)
+    }
+
     fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.prefix.is_empty()
     }
 
     fn find(&self, path: &str) -> Option<usize> {
+        self.find_map(path, Some)
+    }
+
+    /// The first that `take` takes, from the exact path to shorter and shorter prefixes.
+    #[inline]
+    fn find_map<R>(&self, path: &str, take: impl Fn(usize) -> Option<R>) -> Option<R> {
         if !self.exact.is_empty()
-            && let Some(index) = self.exact.get(path)
+            && let Some(taken) = self.exact.get(path).and_then(|index| take(*index))
         {
-            return Some(*index);
+            return Some(taken);
         }
         let mut end = path.trim_end_matches('/').len();
         if end > self.longest {
             end = last_slash(path, self.longest + 1)?;
         }
         loop {
-            if let Some(index) = self.prefix.get(&path[..end]) {
-                return Some(*index);
+            if let Some(taken) = self.prefix.get(&path[..end]).and_then(|index| take(*index)) {
+                return Some(taken);
             }
             end = last_slash(path, end)?;
         }
@@ -457,6 +557,71 @@ mod tests {
         check(&t, "a.deep.example.org", "/x", Some(3));
         check(&t, "badexample.org", "/x", Some(0));
         check(&t, "[::1]:80", "/x", Some(0));
+    }
+
+    /// Routes with one host, each with its path and a header that it asks for, and a port.
+    fn conditional(routes: &[(&str, &str, &str, u16)]) -> Table {
+        let specs: Vec<_> = routes.iter().map(|(host, path, ..)| (*host, *path, false)).collect();
+        let table = table(&specs);
+        let with = |(route, (_, _, version, port)): (&Arc<Route>, &(&str, &str, &str, u16))| RouteSpec {
+            when: (!version.is_empty() || *port > 0).then(|| {
+                let fields = Some(version).filter(|version| !version.is_empty());
+                let name = http::HeaderName::from_static("version");
+                Arc::new(Conditions {
+                    fields: fields.map(|version| (name, (*version).to_owned())).into_iter().collect(),
+                    ports: Some(*port).filter(|port| *port > 0).into_iter().collect(),
+                    ..Conditions::default()
+                })
+            }),
+            ..route.spec.clone()
+        };
+        let specs: Vec<RouteSpec> = table.routes.iter().zip(routes).map(with).collect();
+        let registry = crate::metrics::Registry::new(1);
+        let services = table.services.clone();
+        let serving = Serving {
+            services,
+            cgi: HashMap::default(),
+            lambda: HashMap::default(),
+            routes: specs,
+            errors: ErrorPages::default(),
+            settings: Settings::default(),
+            local_hosts: BTreeSet::new(),
+            schedules: Vec::new(),
+        };
+        Table::new(serving, &KeySources::default(), |route, service| registry.series(&route.label(), service))
+    }
+
+    #[track_caller]
+    fn check_for(table: &Table, path: &str, version: &str, port: u16, want: Option<usize>) {
+        let mut fields = http::HeaderMap::new();
+        fields.extend(
+            http::HeaderValue::from_str(version).ok().map(|value| (http::HeaderName::from_static("version"), value)),
+        );
+        let asked = HeadFacts { method: &http::Method::GET, fields: &fields, query: None, port: Some(port) };
+        let found = table.find_for("example.org", path, &asked).and_then(|route| route.to.service());
+        assert_eq!(found, want, "{path} {version} {port}");
+    }
+
+    #[test]
+    fn conditions_leave_requests_to_less_specific_routes() {
+        let t = conditional(&[
+            ("", "/", "", 0),
+            ("example.org", "/a", "two", 0),
+            ("example.org", "/a", "", 8443),
+            ("example.org", "/a/b", "three", 0),
+            ("example.org", "/a/b", "three", 8443),
+        ]);
+        check_for(&t, "/a", "two", 80, Some(1));
+        check_for(&t, "/a", "two", 8443, Some(1));
+        check_for(&t, "/a", "one", 8443, Some(2));
+        check_for(&t, "/a", "one", 80, Some(0));
+        check_for(&t, "/a/b/c", "three", 80, Some(3));
+        check_for(&t, "/a/b/c", "three", 8443, Some(4));
+        check_for(&t, "/a/b/c", "two", 80, Some(1));
+        check_for(&t, "/b", "two", 80, Some(0));
+        assert_eq!(t.find("example.org", "/a").and_then(|route| route.to.service()), Some(0));
+        let label = "example.org/a [version=\"two\"]";
+        assert!(t.routes.iter().any(|route| route.label() == label), "{label}");
     }
 
     #[test]

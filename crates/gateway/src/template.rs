@@ -27,6 +27,8 @@ pub enum Placeholder {
     RequestId,
     /// `{path}`: the path as the client sent it. It begins with `/`.
     Path,
+    /// `{below}`: what of the path is below that of the route; empty, or it begins with `/`.
+    Below,
     /// `{query}`: the query with its question mark; empty without one.
     Query,
     /// `{status}`: the status of the answer.
@@ -41,6 +43,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) scheme: &'a str,
     pub(crate) request_id: &'a str,
     pub(crate) path: &'a str,
+    pub(crate) below: &'a str,
     /// With its question mark.
     pub(crate) query: &'a str,
     pub(crate) status: &'a str,
@@ -59,8 +62,8 @@ pub enum TemplateError {
 
 impl Placeholder {
     /// Every placeholder.
-    pub const ALL: [Self; 7] =
-        [Self::Client, Self::Host, Self::Scheme, Self::RequestId, Self::Path, Self::Query, Self::Status];
+    pub const ALL: [Self; 8] =
+        [Self::Client, Self::Host, Self::Scheme, Self::RequestId, Self::Path, Self::Below, Self::Query, Self::Status];
     /// Those that every request has.
     pub const OF_REQUESTS: &[Self] =
         &[Self::Client, Self::Host, Self::Scheme, Self::RequestId, Self::Path, Self::Query];
@@ -74,6 +77,7 @@ impl Placeholder {
             Self::Scheme => "scheme",
             Self::RequestId => "request_id",
             Self::Path => "path",
+            Self::Below => "below",
             Self::Query => "query",
             Self::Status => "status",
         }
@@ -168,6 +172,7 @@ impl<'a> Facts<'a> {
             Placeholder::Scheme => self.scheme,
             Placeholder::RequestId => self.request_id,
             Placeholder::Path => self.path,
+            Placeholder::Below => self.below,
             Placeholder::Query => self.query,
             Placeholder::Status => self.status,
         }
@@ -193,6 +198,7 @@ mod tests {
         scheme: "https",
         request_id: "7",
         path: "/x y",
+        below: "/y",
         query: "?q={host}",
         status: "404",
     };

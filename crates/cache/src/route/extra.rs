@@ -1,8 +1,9 @@
 //! The part of a key that holds values of cookies and fields, as text.
 //!
-//! `cookie:theme=dark header:accept-language=de,en`. A name without `=` was not there, and `cookies=…` is all of
-//! `Cookie`, where no single value could be chosen. Several lines of a field stand with `&` between them. Blanks, `&`,
-//! `%` and everything beyond visible ASCII are percent-encoded in values, so different values make different texts.
+//! `cookie:theme=dark header:accept-language=de,en`, behind what tells the route from others. A name without `=` was
+//! not there, and `cookies=…` is all of `Cookie`, where no single value could be chosen. Several lines of a field stand
+//! with `&` between them. Blanks, `&`, `%` and everything beyond visible ASCII are percent-encoded in values, so
+//! different values make different texts.
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -17,8 +18,17 @@ pub const MAX_EXTRA_BYTES: usize = 4096;
 #[error("the cookies and fields that belong to the key have more than {MAX_EXTRA_BYTES} bytes")]
 pub struct ExtraTooLong;
 
-pub(super) fn extra(names: &[String], fields: &[HeaderName], request: &HeaderMap) -> Result<String, ExtraTooLong> {
+pub(super) fn extra(
+    route: &str,
+    names: &[String],
+    fields: &[HeaderName],
+    request: &HeaderMap,
+) -> Result<String, ExtraTooLong> {
     let mut text = String::new();
+    if !route.is_empty() {
+        part(&mut text, "route", "=");
+        escape(&mut text, route.as_bytes());
+    }
     if !names.is_empty() {
         match cookies::strictly(request, names) {
             Some(found) => names.iter().for_each(|name| {
@@ -80,10 +90,17 @@ mod tests {
         fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_bytes(value).unwrap())).collect()
     }
 
+    #[test]
+    fn routes_with_one_url_have_texts_of_their_own() {
+        let of = |route: &str| extra(route, &[], &[ACCEPT_LANGUAGE], &request(&[]));
+        assert_eq!(of("[version=\"two\" :80]"), Ok("route=[version=\"two\"%20:80] header:accept-language".to_owned()));
+        assert_eq!(of(""), Ok("header:accept-language".to_owned()));
+    }
+
     #[track_caller]
     fn check(fields: &[(HeaderName, &[u8])], expected: &str) {
         let names = ["theme".to_owned(), "lang".to_owned()];
-        assert_eq!(extra(&names, &[ACCEPT_LANGUAGE], &request(fields)), Ok(expected.to_owned()));
+        assert_eq!(extra("", &names, &[ACCEPT_LANGUAGE], &request(fields)), Ok(expected.to_owned()));
     }
 
     #[test]
@@ -104,8 +121,8 @@ mod tests {
     #[test]
     fn too_long() {
         let value = vec![b'x'; MAX_EXTRA_BYTES];
-        assert_eq!(extra(&[], &[ACCEPT_LANGUAGE], &request(&[(ACCEPT_LANGUAGE, &value)])), Err(ExtraTooLong));
-        assert_eq!(extra(&[], &[], &request(&[(ACCEPT_LANGUAGE, &value)])), Ok(String::new()));
+        assert_eq!(extra("", &[], &[ACCEPT_LANGUAGE], &request(&[(ACCEPT_LANGUAGE, &value)])), Err(ExtraTooLong));
+        assert_eq!(extra("", &[], &[], &request(&[(ACCEPT_LANGUAGE, &value)])), Ok(String::new()));
     }
 
     fn fields() -> impl Strategy<Value = Vec<(HeaderName, Vec<u8>)>> {
@@ -127,7 +144,7 @@ mod tests {
                 list.iter().map(|(name, value)| (name.clone(), HeaderValue::from_bytes(value).unwrap())).collect()
             };
             let (one, other) = (map(&one), map(&other));
-            let same = extra(&names, &[ACCEPT_LANGUAGE], &one) == extra(&names, &[ACCEPT_LANGUAGE], &other);
+            let same = extra("", &names, &[ACCEPT_LANGUAGE], &one) == extra("", &names, &[ACCEPT_LANGUAGE], &other);
             let all = |request: &HeaderMap, name| request.get_all(name).iter().cloned().collect::<Vec<_>>();
             let chosen = |request: &HeaderMap| -> Option<Vec<Option<String>>> {
                 let found = cookies::strictly(request, &names)?;

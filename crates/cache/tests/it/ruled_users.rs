@@ -148,6 +148,7 @@ impl Rules {
         };
         RouteControl {
             key: KeyRules {
+                route: String::new(),
                 query: QueryRules { parameters, sort: self.sort },
                 cookies: self.cookies.iter().map(|name| (*name).to_owned()).collect(),
                 headers: if self.languages { vec![http::header::ACCEPT_LANGUAGE] } else { Vec::new() },

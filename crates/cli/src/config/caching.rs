@@ -141,6 +141,7 @@ fn key(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> KeyRules {
         found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("take it away"));
     }
     KeyRules {
+        route: String::new(),
         query: QueryRules { parameters, sort },
         cookies: words(section.field("cookies").as_ref(), found, |word, _| cookie(word)),
         headers: words(section.field("headers").as_ref(), found, |word, _| {

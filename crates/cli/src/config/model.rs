@@ -111,6 +111,7 @@ impl Config {
             RouteTo::Service(index) => self.services.get(*index).map_or_else(String::new, |one| one.name().to_owned()),
             RouteTo::Files(options) => format!("files in {}", options.root.display()),
             RouteTo::Redirect(redirect) => format!("redirect to {}", redirect.text()),
+            RouteTo::Respond(status) => format!("answered with {}", status.as_u16()),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use http::StatusCode;
 use pilotlight_gateway::{
     Limits, NotAProtocol, PlainHttp, RateScope, RouteCache, RouteControl, RouteRules, RouteSpec, RouteTo, Upgrades,
 };
@@ -25,12 +26,14 @@ use super::schema::{self, Part};
 use super::section::{Field, Section, a_size, a_time, noted, or_none, type_name};
 use super::shown::shown;
 use super::value::Rejected;
+use super::when;
 
 /// The keys that say where a route leads; each route has one of them.
-const LEADS: [(&str, &str); 3] = [
+const LEADS: [(&str, &str); 4] = [
     ("service", "service = \"NAME\", the name of a [services.NAME]"),
     ("files", "files = \"FOLDER\""),
     ("redirect", "redirect = \"URL\""),
+    ("respond", "respond = STATUS"),
 ];
 /// Keys that say something of a service, or of what is kept of its answers.
 const OF_A_SERVICE: [&str; 9] = [
@@ -133,6 +136,15 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
         at = at.filter(|_| rule.is_some());
         route.json = rule.map(Arc::new);
     }
+    if let Some(field) = section.field("when") {
+        let conditions = when::read(&field, found);
+        at = at.filter(|_| conditions.is_some());
+        route.when = conditions.map(Arc::new);
+        if let Some(json) = section.field("json") {
+            let message = "`when` and `json` cannot both be there";
+            found.push(Diagnostic::error(Code::Conflict, field.key_at, message).related(json.key_at, "`json` is"));
+        }
+    }
     let leads = leads(&section, pages.folder, found);
     if let Some(Leads::Itself(..)) = &leads {
         without_service(&section, found);
@@ -186,7 +198,7 @@ fn leads(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> O
     let mut said = LEADS.iter().filter_map(|(name, _)| section.field(name));
     let Some(field) = said.next() else {
         if !LEADS.iter().any(|(name, _)| section.mentions(name)) {
-            let message = "the route leads nowhere: it has no `service`, no `files` and no `redirect`";
+            let message = "the route leads nowhere: it has no `service`, no `files`, no `redirect` and no `respond`";
             let ways: Vec<&str> = LEADS.iter().map(|(_, add)| *add).collect();
             found.push(
                 Diagnostic::error(Code::MissingKey, section.at.clone(), message)
@@ -209,6 +221,11 @@ fn leads(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> O
         "redirect" => {
             let redirect = redirect::read(&field, found)?;
             Some(Leads::Itself(RouteTo::Redirect(Arc::new(redirect)), field.at))
+        }
+        "respond" => {
+            let status = noted(field.number(&RouteSpec::RESPOND), found)?;
+            let status = StatusCode::from_u16(status).ok()?;
+            Some(Leads::Itself(RouteTo::Respond(status), field.at))
         }
         "files" => {
             let options = files::read(&field, folder, found)?;

@@ -82,6 +82,7 @@ pub const ROUTE: &[Key] = &[
     key("host", A_STRING, "\"example.org\"", &["hosts", "domain", "server_name"]),
     key("exact", TRUE_OR_FALSE, "false", &[]),
     key("json", "a table of strings", "{ model = \"llama-3*\" }", &["body", "json_body", "match_json", "json_field"]),
+    key("when", A_SECTION, "{ headers = { version = \"two\" } }", &["if", "matcher", "condition", "matches"]),
     key("service", "the name of a service", "\"users\"", &["upstream", "target", "backend", "to"]),
     key("files", "a folder, or a section", "\"dist\"", &["root", "static", "file_server", "alias", "dir", "share"]),
     key(
@@ -90,6 +91,7 @@ pub const ROUTE: &[Key] = &[
         "\"https://new.example{path}{query}\"",
         &["return", "redir", "redirect_to", "redirectregex", "location_redirect"],
     ),
+    key("respond", "a number", "404", &["status", "reply", "abort", "error"]),
     key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "uri_strip_prefix", "stripprefix"]),
     key("rewrite", "a path or a section", "\"/v1\"", &["replace_path", "rewrite_target", "add_prefix", "uri"]),
     key(
@@ -128,6 +130,14 @@ pub const ROUTE: &[Key] = &[
         &["error_page", "error_pages", "handle_errors", "errorfile"],
     ),
     key("tls", "\"internal\"", "\"internal\"", &["certificate", "issuer"]),
+];
+
+/// The keys of `[routes.when]`.
+pub const ROUTE_WHEN: &[Key] = &[
+    key("methods", A_LIST, "[\"GET\", \"HEAD\"]", &["method", "verbs"]),
+    key("headers", "a table of strings", "{ version = \"two\" }", &["header", "fields", "field"]),
+    key("query", "a table of strings", "{ animal = \"whale\" }", &["params", "parameters", "query_params"]),
+    key("ports", "a list of numbers", "[8080]", &["port", "listeners", "listen"]),
 ];
 
 /// The keys of `[errors]` and `[routes.errors]`. The first stands for every status and class of errors.
@@ -241,6 +251,8 @@ pub enum Part {
     Errors,
     /// A page of `[errors]` that a service makes.
     ErrorService,
+    /// `[routes.when]`.
+    RouteWhen,
     /// `[routes.request_fields]`.
     RouteRequestFields,
     /// `[routes.response_fields]`.
@@ -285,7 +297,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 49] = [
+    pub const ALL: [Part; 50] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -315,6 +327,7 @@ impl Part {
         Part::RouteCompress,
         Part::Errors,
         Part::ErrorService,
+        Part::RouteWhen,
         Part::RouteRequestFields,
         Part::RouteResponseFields,
         Part::RouteRedirect,
@@ -373,6 +386,7 @@ impl Part {
             Part::RouteRequestFields | Part::RouteResponseFields => ROUTE_FIELDS,
             Part::RouteRedirect => ROUTE_REDIRECT,
             Part::RouteRewrite => ROUTE_REWRITE,
+            Part::RouteWhen => ROUTE_WHEN,
             Part::RouteCache => ROUTE_CACHE,
             Part::RouteCacheKey => ROUTE_CACHE_KEY,
             Part::RouteCacheBypass => ROUTE_CACHE_BYPASS,
@@ -428,6 +442,7 @@ impl Part {
             Part::RouteResponseFields => "in [routes.response_fields]",
             Part::RouteRedirect => "in [routes.redirect]",
             Part::RouteRewrite => "in [routes.rewrite]",
+            Part::RouteWhen => "in [routes.when]",
             Part::RouteCache => "in [routes.cache]",
             Part::RouteCacheKey => "in [routes.cache.key]",
             Part::RouteCacheBypass => "in [routes.cache.bypass]",

@@ -3,7 +3,8 @@
 //! the readers read into.
 
 use pilotlight_gateway::{
-    BalanceOptions, CgiOptions, GatewayOptions, HealthOptions, LambdaOptions, LimitSpec, Limits, RateSpec, RedisOptions,
+    BalanceOptions, CgiOptions, GatewayOptions, HealthOptions, LambdaOptions, LimitSpec, Limits, RateSpec,
+    RedisOptions, RouteSpec,
 };
 use pilotlight_stdio::StdioOptions;
 use pilotlight_supervisor::{
@@ -98,6 +99,7 @@ fn section_of_a_route(key: &str) -> Option<Part> {
         "response_fields" => Part::RouteResponseFields,
         "redirect" => Part::RouteRedirect,
         "rewrite" => Part::RouteRewrite,
+        "when" => Part::RouteWhen,
         "cache" => Part::RouteCache,
         "allow" => Part::RouteAllow,
         "deny" => Part::RouteDeny,
@@ -120,11 +122,12 @@ pub fn needs(part: Part) -> &'static [Needs] {
         Part::Group => &[Needs::SomeOf(&["max_running", "memory"])],
         Part::Service => &[Needs::OneOf(&["command", "container", "url"])],
         Part::ServiceContainer => &[Needs::OneOf(&["image", "compose", "name", "labels"])],
-        Part::Route => &[Needs::Key("path"), Needs::OneOf(&["service", "files", "redirect"])],
+        Part::Route => &[Needs::Key("path"), Needs::OneOf(&["service", "files", "redirect", "respond"])],
         Part::RouteFiles => &[Needs::Key("root")],
         Part::RouteRedirect | Part::RouteRewrite => &[Needs::Key("to")],
         Part::ErrorService => &[Needs::Key("service"), Needs::Key("path")],
         Part::RouteDeny => &[Needs::Key("networks")],
+        Part::RouteWhen => &[Needs::SomeOf(&["methods", "headers", "query", "ports"])],
         Part::RouteLimit => &[Needs::SomeOf(&["rate", "concurrent", "bandwidth"])],
         Part::RouteAllowJwt => &[Needs::Key("jwks")],
         Part::RouteAllowForward => &[Needs::OneOf(&["url", "service"])],
@@ -169,6 +172,7 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
             Bounds::Decimal { min: *CgroupLimits::CPU.start(), max: *CgroupLimits::CPU.end() }
         }
         (Part::Traces, "sample") => Bounds::Decimal { min: 0.0, max: 1.0 },
+        (Part::Route, "respond") => whole(&RouteSpec::RESPOND),
         (Part::RouteLimit, "burst") => whole(&RateSpec::BURST),
         (Part::RouteLimit, "concurrent") => whole(&LimitSpec::CONCURRENT),
         _ => return None,

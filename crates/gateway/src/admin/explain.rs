@@ -9,19 +9,20 @@ use pilotlight_json_fields::Scanner;
 use pilotlight_supervisor::{
     CircuitState, GroupSpec, InstanceState, QueueLimits, Service, ServiceSpec, ServiceState, Status,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::shared::Shared;
 use super::status;
 use super::target::Target;
 use crate::admission::Gate;
 use crate::compress;
+use crate::conditions::HeadFacts;
 use crate::field_rules::{FieldRules, FieldValue};
 use crate::json_choice::Choice;
 use crate::options::{LambdaOptions, RouteLimit, RouteTo, ServiceTarget};
 use crate::path::normalized;
-use crate::redirect::Redirect;
-use crate::routes::{Route, host_of};
+use crate::redirect::{Redirect, below};
+use crate::routes::{Route, Table, host_of};
 use crate::template::Facts;
 
 mod cache;
@@ -50,24 +51,16 @@ pub(super) fn explain(
     if target.is_https() {
         map.insert("certificate".into(), certificate::explain(shared, host_of(&target.authority)));
     }
-    let plain = table.find(&target.authority, target.path());
+    let asked =
+        HeadFacts { method: &method, fields: &headers, query: target.query(), port: target.listener_port(shared) };
+    let plain = table.find_for(&target.authority, target.path(), &asked);
     let choice = Choice::of(&table, &target.authority, target.path(), plain);
     if let Some(choice) = &choice {
         map.insert("json".into(), json_choice(choice, data));
     }
     let picked = choice.as_ref().and_then(|choice| choice.pick(&scanned(choice, data)).cloned());
     let Some(route) = picked.as_ref().or(plain) else {
-        let labels: Vec<&str> = table.routes().iter().take(20).map(|route| &*route.series.route).collect();
-        map.insert("route".into(), Value::Null);
-        let is_open = choice.is_some() && data.is_none();
-        let why = match &choice {
-            Some(choice) if is_open => format!("{} of its JSON body says which, and there is none", choice.fields()),
-            Some(choice) => format!("none takes what {} of the data is", choice.fields()),
-            None => format!("no route matches {} on {}", target.path(), target.authority),
-        };
-        map.insert("status".into(), if is_open { 400 } else { 404 }.into());
-        map.insert("why".into(), why.into());
-        map.insert("routes".into(), labels.into());
+        without_route(map, &table, &target, choice.as_deref(), data);
         return Ok(told);
     };
     let sent = sent(route, &target);
@@ -88,7 +81,10 @@ pub(super) fn explain(
             map.insert("cache".into(), cache::explain(shared, route, &target, &method, &headers));
         }
         RouteTo::Redirect(redirect) => {
-            map.insert("redirect".into(), self::redirect(redirect, &target));
+            map.insert("redirect".into(), self::redirect(redirect, route, &target));
+        }
+        RouteTo::Respond(status) => {
+            map.insert("status".into(), status.as_u16().into());
         }
         RouteTo::Files(options) => {
             map.insert("files".into(), files::explain(options, route, &target));
@@ -98,6 +94,27 @@ pub(super) fn explain(
     map.insert("changes".into(), changes(route));
     map.insert("limits".into(), limits(shared, route));
     Ok(told)
+}
+
+/// A request that no route takes.
+fn without_route(
+    map: &mut Map<String, Value>,
+    table: &Table,
+    target: &Target,
+    choice: Option<&Choice>,
+    data: Option<&str>,
+) {
+    let labels: Vec<&str> = table.routes().iter().take(20).map(|route| &*route.series.route).collect();
+    map.insert("route".into(), Value::Null);
+    let is_open = choice.is_some() && data.is_none();
+    let why = match choice {
+        Some(choice) if is_open => format!("{} of its JSON body says which, and there is none", choice.fields()),
+        Some(choice) => format!("none takes what {} of the data is", choice.fields()),
+        None => format!("no route matches {} on {}", target.path(), target.authority),
+    };
+    map.insert("status".into(), if is_open { 400 } else { 404 }.into());
+    map.insert("why".into(), why.into());
+    map.insert("routes".into(), labels.into());
 }
 
 fn headers(fields: &[&str]) -> Result<HeaderMap, String> {
@@ -148,12 +165,14 @@ fn route(route: &Route, target: &Target, sent: &str) -> Value {
     })
 }
 
-fn redirect(redirect: &Redirect, target: &Target) -> Value {
+fn redirect(redirect: &Redirect, route: &Route, target: &Target) -> Value {
     let path = target.path();
+    let whole = normalized(path);
     let facts = Facts {
         host: host_of(&target.authority),
         scheme: target.url().origin.scheme.as_str(),
         path,
+        below: below(&route.path, &whole),
         query: &target.target[path.len()..],
         ..Facts::default()
     };

@@ -77,6 +77,22 @@ impl Target {
         (self.scheme == Scheme::Http).then(|| https::place(&shared.common, route, host, &self.target)).flatten()
     }
 
+    /// The port of the listener that it would come to: that of the URL, or of the first with its scheme.
+    pub(super) fn listener_port(&self, shared: &Shared) -> Option<u16> {
+        let addresses = shared.common.addresses.load();
+        let ports = || addresses.iter().filter_map(ListenAddr::port);
+        let named = self.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let of_scheme = |address: &&ListenAddr| matches!(address, ListenAddr::Tls(_)) == self.is_https();
+        named
+            .filter(|named| ports().any(|port| port == *named))
+            .or_else(|| addresses.iter().find(of_scheme).and_then(ListenAddr::port))
+    }
+
+    /// Without its question mark.
+    pub(super) fn query(&self) -> Option<&str> {
+        self.target.split_once('?').map(|(_, query)| query)
+    }
+
     pub(super) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }

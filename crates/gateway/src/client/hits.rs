@@ -270,7 +270,8 @@ fn find_route<'a>(
     target: &str,
 ) -> Option<&'a Arc<Route>> {
     let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
-    let route = table.find(head.authority, path)?;
+    // Conditions look at whole heads.
+    let route = if table.has_conditions() { None } else { table.find(head.authority, path) }?;
     let is_for_tls = client.scheme == Scheme::Http && is_for_tls(client, route);
     (!is_for_tls && !wants_client(worker, &client.settings, route)).then_some(route)
 }

@@ -31,6 +31,7 @@ impl<'a> Seen<'a> {
             scheme: scheme.as_str(),
             request_id: self.request_id,
             path,
+            below: "",
             query: &self.head.target()[path.len()..],
             status: "",
         }

@@ -15,22 +15,31 @@ use crate::head::Head;
 use crate::options::RouteTo;
 use crate::path::normalized;
 use crate::problem::Failure;
-use crate::redirect::Redirect;
+use crate::redirect::{Redirect, below};
 use crate::routes::Route;
 use crate::target::Hop;
+use crate::template::Facts;
 use crate::worker::Worker;
 
 /// The response to a request on a route without a service.
 pub(super) fn answer(worker: &Worker, route: &Route, head: &Head, hop: Hop) -> Result<Response<ResponseBody>, Failure> {
     match &route.to {
-        RouteTo::Redirect(redirect) => send_elsewhere(redirect, head, hop),
+        RouteTo::Redirect(redirect) => send_elsewhere(redirect, route, head, hop),
         RouteTo::Files(options) => files(worker, options, route, head),
+        RouteTo::Respond(status) => Err(Failure::Responds(*status)),
         RouteTo::Service(_) => Err(Failure::Bug),
     }
 }
 
-fn send_elsewhere(redirect: &Redirect, head: &Head, hop: Hop) -> Result<Response<ResponseBody>, Failure> {
-    let facts = Seen { head, hop, client: "", request_id: "" }.facts();
+fn send_elsewhere(
+    redirect: &Redirect,
+    route: &Route,
+    head: &Head,
+    hop: Hop,
+) -> Result<Response<ResponseBody>, Failure> {
+    let path = normalized(head.path());
+    let below = below(&route.path, &path);
+    let facts = Facts { below, ..Seen { head, hop, client: "", request_id: "" }.facts() };
     let location = redirect.location(&facts).ok_or(Failure::NoHost)?;
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = redirect.status();

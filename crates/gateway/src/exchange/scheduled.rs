@@ -14,11 +14,11 @@ use pilotlight_exchange::{Event, Lookup};
 use super::detached_fetch::DetachedFetch;
 use super::inbound::{Caller, Inbound, IncomingRequest, Passage};
 use crate::head::Head;
-use crate::peer_address::PeerAddress;
+use crate::peer_address::{Entrance, PeerAddress};
 use crate::record::Record;
 use crate::routes::Route;
 use crate::schedules::ScheduleSpec;
-use crate::target::{Scheme, Trust};
+use crate::target::Trust;
 use crate::timing::{Moment, Timeline};
 use crate::worker::Worker;
 
@@ -39,7 +39,7 @@ pub(crate) async fn ask(worker: &Rc<Worker>, route: &Arc<Route>, spec: &Schedule
     let passage = Passage::new(worker, route).ok_or("there is no way to its service")?;
     let caller = Caller {
         settings: Arc::clone(worker.common.table.load().settings()),
-        peer: PeerAddress::of("", Scheme::Http, None),
+        peer: PeerAddress::of("", Entrance::NONE, None),
         connection: None,
     };
     let request = IncomingRequest { head: head(spec), body: None, id: worker.ids.id(None) };

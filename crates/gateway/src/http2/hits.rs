@@ -78,7 +78,7 @@ pub(super) fn answer<'a>(
     request: Request,
     fields: Fields<'_>,
 ) -> Result<(), Checked> {
-    if !request.ends() || !is_plain(session, fields) {
+    if !request.ends() || table.has_conditions() || !is_plain(session, fields) {
         return Err(Checked::Not);
     }
     let Session { worker, peer, settings, .. } = session;

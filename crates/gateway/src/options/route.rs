@@ -4,11 +4,13 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use pilotlight_cache::{RouteControl, RouteRules};
 use pilotlight_content_coding::CompressOptions;
 use pilotlight_files::FilesOptions;
 
 use crate::admission::spec::AdmissionSpec;
+use crate::conditions::Conditions;
 use crate::json_rule::JsonRule;
 use crate::redirect::Redirect;
 use crate::route_changes::RouteChanges;
@@ -26,6 +28,8 @@ pub struct RouteSpec {
     pub exact: bool,
     /// Takes only requests whose body says so.
     pub json: Option<Arc<JsonRule>>,
+    /// Takes only requests whose head says so; never together with `json`.
+    pub when: Option<Arc<Conditions>>,
     /// Where its requests go.
     pub to: RouteTo,
     /// Whether `path` is cut off the target before the service sees it.
@@ -65,6 +69,8 @@ pub enum RouteTo {
     Files(Arc<FilesOptions>),
     /// To no service: clients are sent elsewhere.
     Redirect(Arc<Redirect>),
+    /// To no service: each request is answered with this error.
+    Respond(StatusCode),
 }
 
 impl RouteTo {
@@ -75,6 +81,7 @@ impl RouteTo {
             Self::Service(_) => "(service)",
             Self::Files(_) => "(files)",
             Self::Redirect(_) => "(redirect)",
+            Self::Respond(_) => "(respond)",
         }
     }
 
@@ -83,7 +90,7 @@ impl RouteTo {
     pub fn service(&self) -> Option<usize> {
         match self {
             Self::Service(index) => Some(*index),
-            Self::Files(_) | Self::Redirect(_) => None,
+            Self::Files(_) | Self::Redirect(_) | Self::Respond(_) => None,
         }
     }
 }
@@ -125,6 +132,9 @@ impl RouteSpec {
     /// Values of `timeout`; the wire holds it in 32 bits of milliseconds.
     pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30 * 24 * 3600);
 
+    /// Statuses that a route may answer with by itself.
+    pub const RESPOND: RangeInclusive<u16> = 400..=599;
+
     /// Values of `hsts`; 0 has browsers forget it.
     pub const HSTS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(1000 * 24 * 3600);
 
@@ -136,6 +146,7 @@ impl RouteSpec {
             path: path.into(),
             exact: false,
             json: None,
+            when: None,
             to,
             strip_prefix: false,
             upgrades: Upgrades::default(),
@@ -165,7 +176,8 @@ impl RouteSpec {
     pub fn label(&self) -> String {
         let (exact, host) = (if self.exact { "=" } else { "" }, self.host.as_deref().unwrap_or_default());
         let json = self.json.as_ref().map(ToString::to_string).unwrap_or_default();
-        format!("{exact}{host}{}{json}", self.path)
+        let when = self.when.as_ref().map(ToString::to_string).unwrap_or_default();
+        format!("{exact}{host}{}{json}{when}", self.path)
     }
 }
 

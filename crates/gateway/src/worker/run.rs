@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::{Common, Stop, Upstream, Worker, max_clients};
 use crate::accepted;
-use crate::accepted::Security;
+use crate::accepted::{Accepted, Security};
 use crate::access_log::Sink;
 use crate::handshake::Place;
 use crate::health;
@@ -170,7 +170,7 @@ impl Worker {
         to_clients: &Spawner,
     ) {
         match order {
-            Order::Listen(address, listener) => match Accepting::new(listener, Security::of(&address)) {
+            Order::Listen(address, listener) => match Accepting::new(listener, &address) {
                 Ok(listener) => {
                     let (close, closed) = oneshot::channel();
                     let accepting = Rc::clone(self).accept(listener, stop.clone(), closed, to_clients.clone());
@@ -237,7 +237,8 @@ impl Worker {
                     let (open, socket) = (OpenClient(Rc::clone(&self)), socket.in_batch(&self.batch));
                     // Taken here: all of a burst are accepted before the first of their tasks runs.
                     let place = (listener.security == Security::Tls).then(|| Place::new(&self));
-                    to_clients.spawn(async move { accepted::serve(&open.0, socket, peer, place).await });
+                    let accepted = Accepted { socket, peer, port: listener.port, place };
+                    to_clients.spawn(async move { accepted::serve(&open.0, accepted).await });
                 }
                 Err(e) => {
                     tracing::warn!(worker = self.index, "a connection could not be accepted: {e}");
@@ -329,6 +330,8 @@ impl Drop for OpenClient {
 struct Accepting {
     listener: AsyncListener,
     security: Security,
+    /// None of a Unix socket.
+    port: Option<u16>,
 }
 
 enum AsyncListener {
@@ -337,12 +340,12 @@ enum AsyncListener {
 }
 
 impl Accepting {
-    fn new(listener: Listener, security: Security) -> io::Result<Self> {
+    fn new(listener: Listener, address: &ListenAddr) -> io::Result<Self> {
         let listener = match listener {
             Listener::Tcp(l) => AsyncListener::Tcp(TcpListener::from_std(l)?),
             Listener::Unix(l) => AsyncListener::Unix(UnixListener::from_std(l)?),
         };
-        Ok(Self { listener, security })
+        Ok(Self { listener, security: Security::of(address), port: address.port() })
     }
 
     async fn accept(&self) -> io::Result<(Socket, String)> {

@@ -47,6 +47,7 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::RouteResponseFields => "## `[routes.response_fields]`",
         Part::RouteRedirect => "## `[routes.redirect]`",
         Part::RouteRewrite => "## `[routes.rewrite]`",
+        Part::RouteWhen => "## `[routes.when]`",
         Part::RouteCompress => "## `[routes.compress]`",
         Part::RouteCache => "## `[routes.cache]`",
         Part::RouteCacheKey => "## `[routes.cache.key]`",
