@@ -14,13 +14,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "commands.md"
 # Programs of their own, which have guides; and what every program has.
-ELSEWHERE = {"redis", "lab", "help"}
+ELSEWHERE = {"redis", "lab", "kubernetes", "help"}
 HEAD = """# Commands
 
 What `pilotlight COMMAND --help` prints; `pilotlight man` writes the same as manual pages. The commands that need a
 running gateway find it [like this](guide/operations.md#which-gateway), and every one has
 [these exit codes](guide/operations.md#commands-and-exit-codes). `pilotlight redis` has
-[guides of its own](guide/redis-client.md), and so has [`pilotlight lab`](../lab/README.md).
+[guides of its own](guide/redis-client.md), and so have [`pilotlight lab`](../lab/README.md) and
+[`pilotlight kubernetes`](guide/kubernetes.md).
 
 This page is made by `make generate`.
 """

@@ -45,6 +45,10 @@ Exit codes: 0 done, 1 the work failed, 2 usage or configuration, 70 a bug of Pil
 const REDIS: Companion = Companion { command: "redis", program: "pilotlight-redis", package: "pilotlight-redis-tool" };
 const LAB: Companion = Companion { command: "lab", program: "pilotlight-lab", package: "pilotlight-lab" };
 
+const KUBERNETES: Companion =
+    Companion { command: "kubernetes", program: "pilotlight-kubernetes", package: "pilotlight-kubernetes" };
+const COMPANIONS: [Companion; 3] = [REDIS, LAB, KUBERNETES];
+
 #[derive(Subcommand)]
 enum Command {
     /// Run the gateway (what happens without a command)
@@ -221,6 +225,9 @@ Gateways that share a Redis are told, and the answer says which have done it.")]
     /// Measure on this machine what the documentation claims
     #[command(disable_help_flag = true)]
     Lab(PassedOn),
+    /// Serve what Gateways and Ingresses of a Kubernetes cluster say; scale idle workloads to zero and wake them
+    #[command(disable_help_flag = true)]
+    Kubernetes(PassedOn),
     /// Print the completions of a shell
     #[command(after_help = "Examples:
   pilotlight completions bash > ~/.local/share/bash-completion/completions/pilotlight
@@ -365,7 +372,7 @@ impl Acted {
 
 /// With the commands of the companions that are here.
 fn whole_command() -> clap::Command {
-    [REDIS, LAB].into_iter().fold(Arguments::command(), |command, companion| {
+    COMPANIONS.into_iter().fold(Arguments::command(), |command, companion| {
         command.mut_subcommand(companion.command, |own| match companion.described(&own) {
             Ok(described) => described,
             Err(error) => {
@@ -384,7 +391,7 @@ fn helped() -> Option<(Companion, Vec<OsString>)> {
         return None;
     }
     let command = arguments.next()?;
-    let companion = [REDIS, LAB].into_iter().find(|companion| command == companion.command)?;
+    let companion = COMPANIONS.into_iter().find(|companion| command == companion.command)?;
     Some((companion, arguments.chain(["--help".into()]).collect()))
 }
 
@@ -410,7 +417,7 @@ pub fn main() -> ExitCode {
             let format = if json { Format::Json } else { Format::Text(commands::style_for_stderr()) };
             commands::check(&config.file, format, &mut out, &mut err)
         }
-        Command::Doctor(arguments) => doctor::run(&arguments, &[REDIS, LAB], &mut out),
+        Command::Doctor(arguments) => doctor::run(&arguments, &COMPANIONS, &mut out),
         Command::Init { config, force } => {
             let existing = if force { Existing::Replace } else { Existing::Keep };
             commands::init(&config.file, existing, &mut out, &mut err)
@@ -450,6 +457,7 @@ pub fn main() -> ExitCode {
         Command::Untrust(trusting) => trust::run(trusting, Direction::Untrust, &mut out, &mut err),
         Command::Redis(passed) => return REDIS.run(passed.arguments),
         Command::Lab(passed) => return LAB.run(passed.arguments),
+        Command::Kubernetes(passed) => return KUBERNETES.run(passed.arguments),
         Command::Completions { shell } => generated::completions(whole_command(), shell, &mut out),
         Command::Man { dir } => generated::man(whole_command(), dir.as_deref(), &mut out, &mut err),
     };

@@ -1,4 +1,5 @@
-//! Where the configuration of a run comes from: its file, or what `pilotlight dev` makes of a folder.
+//! Where the configuration of a run comes from: its file, what `pilotlight dev` makes of a folder, or a program that is
+//! told of it by others and tells the gateway.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 use crate::config::{self, Config, Loaded, Ports, Report};
 use crate::dev::Project;
 use crate::labelled::{self, Found};
+use crate::told::Told;
 
 /// Where it comes from.
 #[derive(Clone)]
@@ -14,6 +16,8 @@ pub(crate) enum Origin {
     File(PathBuf, Found),
     /// A folder that is developed in.
     Development(Arc<Project>),
+    /// The program that this gateway is part of.
+    Told(Arc<Told>),
 }
 
 impl Origin {
@@ -26,22 +30,23 @@ impl Origin {
     pub(crate) fn found(&self) -> Option<&Found> {
         match self {
             Self::File(_, found) => Some(found),
-            Self::Development(_) => None,
+            Self::Development(_) | Self::Told(_) => None,
         }
     }
 
-    /// The file; for a folder without one, where it would be.
+    /// The file; where there is none, where it would be.
     pub(crate) fn file(&self) -> &Path {
         match self {
             Self::File(file, _) => file,
             Self::Development(project) => &project.file,
+            Self::Told(told) => told.file(),
         }
     }
 
     /// The folder that is developed in.
     pub(crate) fn project(&self) -> Option<&Arc<Project>> {
         match self {
-            Self::File(..) => None,
+            Self::File(..) | Self::Told(_) => None,
             Self::Development(project) => Some(project),
         }
     }
@@ -51,6 +56,7 @@ impl Origin {
         match self {
             Self::File(file, found) => labelled::load_for(file, found, ports, user),
             Self::Development(project) => user(project.load(ports)),
+            Self::Told(told) => user(config::load_text(&told.text(), told.file(), ports)),
         }
     }
 

@@ -154,7 +154,7 @@ fn start(
     let layout = origin.project().map_or_else(service_log::Layout::numbered, |_| dev::layout(config));
     let shown = Shown::new(origin.file(), warnings);
     let reports = Reports { logs: LogBook::default(), shown, stderr: stderr.clone(), layout, services: logs.services };
-    let running = match Running::start(Source { origin, config }, reports, orders, handover, turn) {
+    let running = match Running::start(Source { origin, config }, reports, orders.clone(), handover, turn) {
         Ok(running) => running,
         Err(e) => {
             if let Some(predecessor) = predecessor {
@@ -169,6 +169,9 @@ fn start(
             .ready(&Taken::of(running.has_inherited_admin, &running.services))
             .context("the process that this one takes over from has ended")?,
         None => notify::tell(Note::Ready),
+    }
+    if let Origin::Told(told) = origin {
+        told.has_started(orders, running.gateway.servers());
     }
     Ok((running, signals))
 }

@@ -1,0 +1,74 @@
+//! A configuration that is a text of the program around the gateway, which makes it anew while the gateway runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pilotlight_gateway::{Asked, Emptying, NotDone, Order, ServerControl};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+/// Called once, with the gateway that runs.
+type Started = Box<dyn FnOnce(Following) + Send>;
+
+/// A configuration that is told.
+pub struct Told {
+    /// The name that it has in reports, and whose folder paths are relative to.
+    file: PathBuf,
+    text: Mutex<Arc<str>>,
+    started: Mutex<Option<Started>>,
+}
+
+/// The side of whoever tells.
+#[derive(Clone)]
+pub struct Following {
+    told: Arc<Told>,
+    orders: mpsc::UnboundedSender<Order>,
+    servers: ServerControl,
+}
+
+impl Told {
+    /// A first text.
+    pub fn new(file: PathBuf, text: String, started: impl FnOnce(Following) + Send + 'static) -> Arc<Self> {
+        Arc::new(Self { file, text: Mutex::new(text.into()), started: Mutex::new(Some(Box::new(started))) })
+    }
+
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    pub(crate) fn text(&self) -> Arc<str> {
+        Arc::clone(&self.text.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The gateway answers; its orders are taken from now on.
+    pub(crate) fn has_started(self: &Arc<Self>, orders: mpsc::UnboundedSender<Order>, servers: ServerControl) {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(started) = started {
+            started(Following { told: Arc::clone(self), orders, servers });
+        }
+    }
+}
+
+impl Following {
+    /// The servers of services that the text gives none.
+    #[must_use]
+    pub fn servers(&self) -> &ServerControl {
+        &self.servers
+    }
+
+    /// Has the gateway follow another text; also one without routes. If it is refused, everything goes on as before.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    ///
+    /// # Cancel safety
+    /// The text counts from the next reload on, whoever asks for that.
+    pub async fn follow(&self, text: String) -> Result<Value, NotDone> {
+        *self.told.text.lock().unwrap_or_else(PoisonError::into_inner) = text.into();
+        let ended = || NotDone::Failed("the gateway has ended".to_owned());
+        let (reply, answer) = oneshot::channel();
+        let order = Order { asked: Asked::Reload(Emptying::Forced), reply };
+        self.orders.send(order).map_err(|_| ended())?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
