@@ -11,7 +11,7 @@ use std::fmt;
 use pilotlight_resp::encode;
 use smallvec::SmallVec;
 
-pub use arg::{Arg, Args, Pairs, Triples};
+pub use arg::{Arg, Args, Each, Element, Pairs, Triples, each};
 pub use spec::{BeginSearch, Blocking, CommandSpec, FindKeys, Flags, KeySpec, RequestPolicy, ResponsePolicy, UNKNOWN};
 
 use crate::out::Out;

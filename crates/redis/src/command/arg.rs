@@ -1,9 +1,11 @@
 //! Arguments of commands: borrowed, shared or numbers; copied once, into the lane's buffer.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pilotlight_resp::encode;
 
 use crate::out::{MIN_SPLICE_BYTES, Out};
@@ -76,12 +78,23 @@ impl Arg<'_> {
     }
 }
 
+/// What one of many arguments may be: everything that one argument may be but a byte, as a vector of bytes is one
+/// argument and no list of numbers.
+pub trait Element<'a>: Into<Arg<'a>> {}
+
 macro_rules! from_borrowed {
     ($($from:ty => $to_bytes:expr),* $(,)?) => {$(
         impl<'a> From<$from> for Arg<'a> {
+            #[inline]
             fn from(value: $from) -> Self {
                 let to_bytes: fn($from) -> &'a [u8] = $to_bytes;
                 Self::Borrowed(to_bytes(value))
+            }
+        }
+        impl<'a> Element<'a> for $from {}
+        impl<'a> Args<'a> for $from {
+            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+                push(self.into());
             }
         }
     )*};
@@ -93,47 +106,135 @@ from_borrowed! {
     &'a Vec<u8> => |bytes| bytes,
     &'a &'a str => |text| text.as_bytes(),
     &'a &'a [u8] => |bytes| bytes,
+    &'a &'a String => |text| text.as_bytes(),
+    &'a Box<str> => |text| text.as_bytes(),
+    &'a Box<[u8]> => |bytes| bytes,
+    &'a Arc<str> => |text| text.as_bytes(),
+    &'a Arc<[u8]> => |bytes| bytes,
+    &'a Rc<str> => |text| text.as_bytes(),
+    &'a Cow<'_, str> => |text| text.as_bytes(),
+    &'a Cow<'_, [u8]> => |bytes| bytes,
 }
 
 macro_rules! from_shared {
-    ($($from:ty),*) => {$(
-        impl From<$from> for Arg<'_> {
+    ($($from:ty => $to_bytes:expr),* $(,)?) => {$(
+        impl<'a> From<$from> for Arg<'a> {
+            #[inline]
             fn from(value: $from) -> Self {
-                Self::Shared(Bytes::from(value))
+                let to_bytes: fn($from) -> Bytes = $to_bytes;
+                Self::Shared(to_bytes(value))
+            }
+        }
+        impl<'a> Element<'a> for $from {}
+        impl<'a> Args<'a> for $from {
+            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+                push(self.into());
             }
         }
     )*};
 }
-from_shared!(String, Vec<u8>, Bytes);
+from_shared! {
+    String => Bytes::from,
+    Vec<u8> => Bytes::from,
+    Bytes => |bytes| bytes,
+    &'a Bytes => Bytes::clone,
+    BytesMut => BytesMut::freeze,
+    Box<str> => |text| Bytes::from(text.into_string()),
+    Box<[u8]> => Bytes::from,
+    Arc<str> => |text| Bytes::from_owner(SharedText(text)),
+    Arc<[u8]> => Bytes::from_owner,
+    char => |letter| Bytes::from(letter.to_string()),
+}
+
+/// An `Arc<str>` as bytes.
+struct SharedText(Arc<str>);
+
+impl AsRef<[u8]> for SharedText {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
 
 macro_rules! from_number {
     ($variant:ident, $wide:ty: $($from:ty),*) => {$(
         impl From<$from> for Arg<'_> {
+            #[inline]
             fn from(value: $from) -> Self {
                 Self::$variant(<$wide>::from(value))
             }
         }
         impl From<&$from> for Arg<'_> {
+            #[inline]
             fn from(value: &$from) -> Self {
                 Self::$variant(<$wide>::from(*value))
             }
         }
+        impl<'a> Args<'a> for $from {
+            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+                push(self.into());
+            }
+        }
     )*};
 }
-// Not `u8`: a vector of bytes would be a list of numbers.
-from_number!(Integer, i64: i16, i32, i64, u16, u32);
+macro_rules! elements {
+    ($($from:ty),*) => {$(
+        impl<'a> Element<'a> for $from {}
+        impl<'a> Element<'a> for &$from {}
+        impl<'a> Args<'a> for &$from {
+            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+                push(self.into());
+            }
+        }
+    )*};
+}
+from_number!(Integer, i64: i8, i16, i32, i64, u8, u16, u32);
 from_number!(Unsigned, u64: u64);
 from_number!(Double, f64: f32, f64);
+// Not `u8`: see `Element`.
+elements!(i8, i16, i32, i64, u16, u32, u64, f32, f64, usize, bool);
 
-impl From<usize> for Arg<'_> {
-    fn from(value: usize) -> Self {
-        Self::Unsigned(value as u64)
+macro_rules! from_word {
+    ($($from:ty => $variant:ident($to:expr)),* $(,)?) => {$(
+        impl From<$from> for Arg<'_> {
+            #[inline]
+            fn from(value: $from) -> Self {
+                Self::$variant($to(value))
+            }
+        }
+        impl From<&$from> for Arg<'_> {
+            #[inline]
+            fn from(value: &$from) -> Self {
+                Self::$variant($to(*value))
+            }
+        }
+        impl<'a> Args<'a> for $from {
+            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+                push(self.into());
+            }
+        }
+    )*};
+}
+// `true` is 1, as a script of the server reads it.
+from_word! {
+    usize => Unsigned(|value| value as u64),
+    bool => Integer(i64::from),
+}
+
+impl<'a> From<Cow<'a, str>> for Arg<'a> {
+    fn from(value: Cow<'a, str>) -> Self {
+        match value {
+            Cow::Borrowed(text) => text.into(),
+            Cow::Owned(text) => text.into(),
+        }
     }
 }
 
-impl<'a> From<&'a Bytes> for Arg<'a> {
-    fn from(value: &'a Bytes) -> Self {
-        Self::Shared(value.clone())
+impl<'a> From<Cow<'a, [u8]>> for Arg<'a> {
+    fn from(value: Cow<'a, [u8]>) -> Self {
+        match value {
+            Cow::Borrowed(bytes) => bytes.into(),
+            Cow::Owned(bytes) => bytes.into(),
+        }
     }
 }
 
@@ -149,7 +250,14 @@ impl<'a> From<&Arg<'a>> for Arg<'a> {
     }
 }
 
-/// One or many arguments: a single value, an array, a slice or a vector of them.
+impl<'a> Element<'a> for Arg<'a> {}
+impl<'a> Element<'a> for &Arg<'a> {}
+impl<'a> Element<'a> for Cow<'a, str> {}
+impl<'a> Element<'a> for Cow<'a, [u8]> {}
+impl<'a, const N: usize> Element<'a> for &'a [u8; N] {}
+
+/// One or many arguments: a single value, a tuple of them, an array, a slice, a vector or a set of them, or what an
+/// iterator yields ([`each`]).
 pub trait Args<'a> {
     /// Gives each argument to `push`, in order.
     fn each(self, push: &mut dyn FnMut(Arg<'a>));
@@ -164,13 +272,67 @@ macro_rules! single {
         }
     )*};
 }
-single!(&'a str, &'a [u8], &'a String, &'a Bytes, String, Bytes, i32, i64, u32, u64, usize, f64, Arg<'a>);
+single!(Cow<'a, str>, Cow<'a, [u8]>, Arg<'a>);
 
-impl<'a> Args<'a> for Vec<u8> {
+/// No arguments.
+impl<'a> Args<'a> for () {
+    fn each(self, _: &mut dyn FnMut(Arg<'a>)) {}
+}
+
+/// One argument, or none.
+impl<'a, T: Into<Arg<'a>>> Args<'a> for Option<T> {
     fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
-        push(self.into());
+        self.into_iter().for_each(|item| push(item.into()));
     }
 }
+
+/// Arguments of several types.
+macro_rules! tuple {
+    ($($part:ident)*) => {
+        impl<'a, $($part: Into<Arg<'a>>),*> Args<'a> for ($($part,)*) {
+            #[expect(non_snake_case, reason = "the parts are named as their types")]
+            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+                let ($($part,)*) = self;
+                $(push($part.into());)*
+            }
+        }
+    };
+}
+tuple!(A);
+tuple!(A B);
+tuple!(A B C);
+tuple!(A B C D);
+tuple!(A B C D E);
+tuple!(A B C D E F);
+tuple!(A B C D E F G);
+tuple!(A B C D E F G H);
+
+/// What holds many arguments, by value.
+macro_rules! many {
+    ($([$($bounds:tt)*] $many:ty),* $(,)?) => {$(
+        impl<'a, T: Element<'a>, $($bounds)*> Args<'a> for $many {
+            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+                self.into_iter().for_each(|item| push(item.into()));
+            }
+        }
+    )*};
+}
+many!([const N: usize] [T; N], [] Vec<T>, [] VecDeque<T>, [] BTreeSet<T>, [S] HashSet<T, S>);
+
+/// The same, borrowed.
+macro_rules! many_borrowed {
+    ($([$($bounds:tt)*] $many:ty),* $(,)?) => {$(
+        impl<'a, T, $($bounds)*> Args<'a> for &'a $many
+        where
+            &'a T: Element<'a>,
+        {
+            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+                self.iter().for_each(|item| push(item.into()));
+            }
+        }
+    )*};
+}
+many_borrowed!([] [T], [const N: usize] [T; N], [] Vec<T>, [] VecDeque<T>, [] BTreeSet<T>, [S] HashSet<T, S>);
 
 impl<'a, const N: usize> Args<'a> for &'a [u8; N] {
     fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
@@ -178,38 +340,32 @@ impl<'a, const N: usize> Args<'a> for &'a [u8; N] {
     }
 }
 
-/// No arguments.
-impl<'a> Args<'a> for () {
-    fn each(self, _: &mut dyn FnMut(Arg<'a>)) {}
+/// What an iterator yields, as arguments or pairs of them.
+///
+/// ```
+/// # use pilotlight_redis::command::{Command, each};
+/// let keys = (0..3).map(|id| format!("user:{id}"));
+/// assert_eq!(Command::raw("DEL").args(each(keys)).arguments().len(), 3);
+/// ```
+pub fn each<I: IntoIterator>(items: I) -> Each<I> {
+    Each(items)
 }
 
-impl<'a, T: Into<Arg<'a>>, const N: usize> Args<'a> for [T; N] {
+/// See [`each`].
+#[derive(Debug, Clone)]
+pub struct Each<I>(I);
+
+impl<'a, I: IntoIterator<Item: Into<Arg<'a>>>> Args<'a> for Each<I> {
     fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
-        self.into_iter().for_each(|item| push(item.into()));
+        self.0.into_iter().for_each(|item| push(item.into()));
     }
 }
 
-impl<'a, T: Into<Arg<'a>>> Args<'a> for Vec<T> {
-    fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
-        self.into_iter().for_each(|item| push(item.into()));
+impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>, I: IntoIterator<Item = (A, B)>> Pairs<'a> for Each<I> {
+    fn each_pair(self, push: &mut dyn FnMut(Arg<'a>)) {
+        self.0.into_iter().for_each(|pair| pair.each_pair(push));
     }
 }
-
-macro_rules! many_borrowed {
-    ($($item:ty),*) => {$(
-        impl<'a> Args<'a> for &'a [$item] {
-            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
-                self.iter().for_each(|item| push(item.into()));
-            }
-        }
-        impl<'a> Args<'a> for &'a Vec<$item> {
-            fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
-                self.iter().for_each(|item| push(item.into()));
-            }
-        }
-    )*};
-}
-many_borrowed!(String, Vec<u8>, Bytes, &'a str, &'a [u8], i64, u64, f64);
 
 /// Pairs of arguments (`MSET`, `HSET`, `XADD`, …): an array, a vector or a map of them.
 pub trait Pairs<'a> {
@@ -248,6 +404,31 @@ impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>> Pairs<'a> for BTreeMap<A, B> {
     }
 }
 
+/// Pairs that are borrowed: of a slice, an array, a vector, a map.
+macro_rules! pairs_borrowed {
+    ($([$($bounds:tt)*] $many:ty, $pair:pat => ($first:expr, $second:expr));* $(;)?) => {$(
+        impl<'a, A, B, $($bounds)*> Pairs<'a> for &'a $many
+        where
+            &'a A: Into<Arg<'a>>,
+            &'a B: Into<Arg<'a>>,
+        {
+            fn each_pair(self, push: &mut dyn FnMut(Arg<'a>)) {
+                self.iter().for_each(|$pair| {
+                    push($first.into());
+                    push($second.into());
+                });
+            }
+        }
+    )*};
+}
+pairs_borrowed! {
+    [] [(A, B)], (first, second) => (first, second);
+    [const N: usize] [(A, B); N], (first, second) => (first, second);
+    [] Vec<(A, B)>, (first, second) => (first, second);
+    [S] HashMap<A, B, S>, (first, second) => (first, second);
+    [] BTreeMap<A, B>, (first, second) => (first, second);
+}
+
 /// Triples of arguments (`GEOADD`): one, an array or a vector of them.
 pub trait Triples<'a> {
     /// Gives each argument to `push`, in order.
@@ -273,3 +454,6 @@ impl<'a, T: Triples<'a>> Triples<'a> for Vec<T> {
         self.into_iter().for_each(|triple| triple.each_triple(push));
     }
 }
+
+#[cfg(test)]
+mod tests;
