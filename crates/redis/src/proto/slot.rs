@@ -55,21 +55,23 @@ pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM (polynomial 0x1021, initial value 0): "123456789" gives 0x31C3. Eight bytes a step.
+/// CRC-16/XMODEM (polynomial 0x1021, initial value 0): "123456789" gives 0x31C3.
 #[must_use]
 #[inline]
 pub(crate) fn crc16(bytes: &[u8]) -> u16 {
     let (steps, rest) = bytes.as_chunks::<STEP>();
     let crc = steps.iter().fold(0, |crc, step| {
         let [high, low] = u16::to_be_bytes(crc);
-        let [b0, b1, b2, b3, b4, b5, b6, b7] = *step;
         // Each byte as if it were alone and zeros followed: a CRC is linear.
-        at(7, b0 ^ high) ^ at(6, b1 ^ low) ^ at(5, b2) ^ at(4, b3) ^ at(3, b4) ^ at(2, b5) ^ at(1, b6) ^ at(0, b7)
+        let first = at(STEP - 1, step[0] ^ high) ^ at(STEP - 2, step[1] ^ low);
+        (2..STEP).fold(first, |sum, place| sum ^ at(STEP - 1 - place, step[place]))
     });
     rest.iter().fold(crc, |crc, byte| (crc << 8) ^ at(0, (crc >> 8) as u8 ^ byte))
 }
 
-const STEP: usize = 8;
+/// Bytes of a step. Of a key of 512 bytes each takes 8.0 instructions by itself, 3.05 of eight, 2.55 of sixteen, and
+/// the time goes from 3.0 µs to 0.7 and 0.4 (callgrind; the least of three alternating runs).
+const STEP: usize = 16;
 
 #[inline]
 fn at(zeros: usize, byte: u8) -> u16 {
