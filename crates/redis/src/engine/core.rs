@@ -232,7 +232,7 @@ impl Core {
     pub(crate) async fn pause_or_new_topology(&self, pause: Duration, refresh: Refresh, version: u64) {
         match &self.servers {
             Servers::Cluster(cluster) if refresh == Refresh::Urgent => {
-                cluster.pause_or_new_topology(pause, version).await
+                cluster.pause_or_new_topology(pause, version).await;
             }
             _ => tokio::time::sleep(pause).await,
         }

@@ -1,5 +1,7 @@
 //! Everyday types as arguments: that they compile, and what they are sent as.
 
+#![expect(clippy::needless_borrows_for_generic_args, reason = "borrowed forms are what is tested")]
+
 use super::*;
 
 fn texts<'a>(each: impl FnOnce(&mut dyn FnMut(Arg<'a>))) -> String {
