@@ -45,6 +45,7 @@ need_sshd() {
 # Servers of logs, whose programs are not in everybody's PATH.
 need_log_servers() {
   [ -x /lib/systemd/systemd-journald ] || need systemd-journald systemd "tests of logs"
+  [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base "tests of names of servers"
   [ -x /usr/sbin/rsyslogd ] || need rsyslogd rsyslog "tests of logs"
 }
 

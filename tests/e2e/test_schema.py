@@ -79,6 +79,7 @@ memory = "8GiB"
 grace = "20s"
 [services.a]
 command = "./a"
+spill = { to = "secure", queue = 9 }
 preload_at = "boot"
 in_group = "models"
 group_memory = "1GiB"
@@ -109,6 +110,7 @@ container = { compose = "docker-compose.yml", service = "web", port = 80 }
 [services.several]
 url = ["http://a.test", "http://b.test"]
 balance = { max_failures = 1, retry_percent = 10, retry_per_second = 1 }
+dns = { max_addresses = 4, max_ttl = "1m", family = "ipv4" }
 max_connections = 100
 queue = { max = 5, timeout = "1s" }
 health = { path = "/up", interval = "1s", healthy = 1, unhealthy = 1 }
@@ -333,6 +335,8 @@ class Schema(unittest.TestCase):
             "ServiceStdio": (rules, ("services", "tools", "stdio")),
             "ServiceContainer": (rules, ("services", "contained", "container")),
             "ServiceBalance": (rules, ("services", "several", "balance")),
+            "ServiceDns": (rules, ("services", "several", "dns")),
+            "ServiceSpill": (rules, ("services", "a", "spill")),
             "ServiceHealth": (rules, ("services", "several", "health")),
             ("Service", "max_connections"): (rules, ("services", "several")),
             "ServiceLimits": (full, ("services", "node", "limits")),

@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 class Server(ThreadingHTTPServer):
     request_queue_size = 512
-server = Server(("127.0.0.1", int(sys.argv[2])), Handler)
+server = Server((sys.argv[3], int(sys.argv[2])), Handler)
 print(server.server_address[1], flush=True)
 server.serve_forever()
 """
@@ -68,10 +68,10 @@ server.serve_forever()
 class Server:
     """A process that answers with its name."""
 
-    def __init__(self, name, port=0):
-        self.name = name
+    def __init__(self, name, port=0, host="127.0.0.1"):
+        self.name, self.host = name, host
         self.process = subprocess.Popen(
-            [PYTHON, "-c", SERVER, name, str(port)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [PYTHON, "-c", SERVER, name, str(port), host], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         self.port = int(self.process.stdout.readline())
 
@@ -81,7 +81,7 @@ class Server:
 
     @property
     def address(self):
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def ask(self, path):
         """Without the gateway."""

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pilotlight_gateway::{RouteSpec, RouteTo};
+use pilotlight_gateway::{RouteSpec, RouteTo, SpillSpec};
 use pilotlight_stdio::StdioOptions;
 use pilotlight_supervisor::ServiceSpec;
 use serde_json::{Value, json};
@@ -89,12 +89,20 @@ impl Changes {
 struct Kind<'a> {
     kind: &'a ServiceKind,
     stdio: Option<&'a StdioOptions>,
+    spill: Option<&'a SpillSpec>,
+}
+
+impl<'a> Kind<'a> {
+    fn of(service: &'a Service) -> Self {
+        let spill = service.spill.as_ref().map(|spill| &spill.spec);
+        Self { kind: &service.kind, stdio: service.stdio.as_ref(), spill }
+    }
 }
 
 /// The services by their names.
 fn services(config: &Config) -> BTreeMap<String, Kind<'_>> {
     let services = config.services.iter();
-    services.map(|one| (one.name().to_owned(), Kind { kind: &one.kind, stdio: one.stdio.as_ref() })).collect()
+    services.map(|one| (one.name().to_owned(), Kind::of(one))).collect()
 }
 
 /// Whether instances must go for it.

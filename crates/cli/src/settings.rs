@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pilotlight_gateway::{
     CgiOptions, External, GatewayOptions, Inherited, IoUring, IssuerOptions, LambdaOptions, ListenAddr, RedisTier,
-    ServiceTarget, Serving, Settings, StorageSettings, TraceOptions,
+    ServiceTarget, Serving, Settings, SpillSpec, StorageSettings, TraceOptions,
 };
 use pilotlight_stdio::{StdioOptions, Timeouts};
 use pilotlight_supervisor::{ContainerOptions, Sandbox, Service, ServiceSpec};
@@ -91,6 +91,7 @@ pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving 
         services,
         cgi: config.services.iter().filter_map(cgi).collect(),
         lambda: config.services.iter().filter_map(lambda).collect(),
+        spill: config.services.iter().filter_map(spill).collect(),
         routes: config.routes.clone(),
         errors: config.errors.clone(),
         settings: Settings { traces: traces(config), ..config.settings.clone() },
@@ -113,6 +114,11 @@ fn cgi(service: &config::Service) -> Option<(String, Arc<CgiOptions>)> {
 fn lambda(service: &config::Service) -> Option<(String, Arc<LambdaOptions>)> {
     let options = service.lambda.as_deref()?;
     Some((service.name().to_owned(), Arc::new(options.clone())))
+}
+
+/// Where its requests go when it is full.
+fn spill(service: &config::Service) -> Option<(String, SpillSpec)> {
+    Some((service.name().to_owned(), service.spill.as_ref()?.spec.clone()))
 }
 
 /// Traces, if they are wanted. Reads the environment, and the file of fields for the collector.

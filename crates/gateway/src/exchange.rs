@@ -59,6 +59,7 @@ pub(crate) mod scheduled;
 mod second_tier;
 mod sending;
 pub(crate) mod site;
+mod spill;
 mod unread;
 mod validation;
 

@@ -21,6 +21,7 @@ use crate::issuers::{IssuerError, Issuers};
 use crate::jwks::KeySources;
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
+use crate::names::Names;
 use crate::options::{
     AccessLogOptions, CacheSettings, External, GatewayOptions, Inherited, ListenAddr, RedisTier, ServiceTarget, Serving,
 };
@@ -169,9 +170,11 @@ impl Gateway {
             tls: options.tls,
             schedules,
             functions: Functions::default(),
+            names: Names::default(),
             server_changes: ServerChanges::default(),
             strangers: Strangers::default(),
         });
+        common.follow_names();
         let (stop, stopped) = watch::channel(Stop::No);
         let (draining, drained) = mpsc::channel();
         let mut gateway = Self {
@@ -228,6 +231,7 @@ impl Gateway {
         take_over(&serving.services, self.common.table.load().services());
         self.common.table.store(Arc::new(table(serving, &self.common.keys, &self.common.metrics)));
         drop(changing);
+        self.common.follow_names();
         self.common.schedules.follow(&schedules, now());
         self.order(|| Order::Follow);
         self.listen(listeners);

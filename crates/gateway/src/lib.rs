@@ -47,6 +47,7 @@ mod listen;
 mod listen_addr;
 mod lookup;
 mod metrics;
+mod names;
 mod net;
 mod networks;
 mod on_demand;
@@ -74,6 +75,7 @@ mod server_line;
 mod server_timing;
 mod servers;
 mod spawn;
+mod spill;
 mod strangers;
 mod stream_io;
 mod target;
@@ -110,10 +112,10 @@ pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
     Abandoned, AccessField, AccessFormat, AccessLogOptions, BalanceBy, BalanceOptions, CacheSettings, CgiOptions,
-    EVENTS_PATH, External, ExternalAddr, ExternalSpec, GatewayOptions, HealthOptions, Inherited, IoUring,
-    IssuerOptions, LambdaOptions, Limits, ListenAddr, PlainHttp, RedisTier, Reloading, RouteCache, RouteLimit,
-    RouteSpec, RouteTo, SendFolder, ServerProtocol, ServerSpec, ServerTiming, ServiceTarget, Serving, Settings,
-    Versions, read_sticky_key,
+    DnsOptions, EVENTS_PATH, External, ExternalAddr, ExternalSpec, Family, GatewayOptions, HealthOptions, Inherited,
+    IoUring, IssuerOptions, LambdaOptions, Limits, ListenAddr, NameKind, PlainHttp, RedisTier, Reloading, RouteCache,
+    RouteLimit, RouteSpec, RouteTo, SendFolder, ServerName, ServerProtocol, ServerSpec, ServerTiming, ServiceTarget,
+    Serving, Settings, Versions, read_sticky_key,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
@@ -139,6 +141,7 @@ pub use rewrite::{NotARewrite, Rewrite};
 pub use route_changes::RouteChanges;
 pub use schedules::{Missed, ScheduleSpec};
 pub use server_control::{Activity, ServerControl, SetError, Wanted};
+pub use spill::SpillSpec;
 pub use template::{Placeholder, Template, TemplateError};
 pub use traces::{ExportOptions, HeadersFileError, RecordedQuery, TraceOptions, export_header, read_headers_file};
 pub use upgrades::{NotAProtocol, Upgrades};

@@ -18,9 +18,11 @@ use crate::forwarded::TrustForwarded;
 use crate::networks::Networks;
 use crate::protocols::ServiceProtocol;
 use crate::schedules::ScheduleSpec;
+use crate::spill::SpillSpec;
 use crate::traces::TraceOptions;
 
 mod cgi;
+mod dns;
 mod external;
 mod issuers;
 mod lambda;
@@ -28,6 +30,7 @@ mod route;
 
 pub use crate::listen_addr::ListenAddr;
 pub use cgi::{CgiOptions, SendFolder};
+pub use dns::{DnsOptions, Family, NameKind, ServerName};
 pub use external::{
     BalanceBy, BalanceOptions, External, ExternalAddr, ExternalSpec, HealthOptions, ServerProtocol, ServerSpec,
     Versions, read_sticky_key,
@@ -126,6 +129,8 @@ pub struct Serving {
     pub cgi: HashMap<String, Arc<CgiOptions>>,
     /// Settings of services that are functions of AWS Lambda, by their names.
     pub lambda: HashMap<String, Arc<LambdaOptions>>,
+    /// Where requests go that services have no room for, by the services' names.
+    pub spill: HashMap<String, SpillSpec>,
     /// Routes in any order; precedence does not depend on it.
     pub routes: Vec<RouteSpec>,
     /// Pages for errors, of all routes and of requests that have none.

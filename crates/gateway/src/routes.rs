@@ -28,6 +28,7 @@ use crate::options::{
 };
 use crate::path::normalized;
 use crate::schedules::ScheduleSpec;
+use crate::spill::Spill;
 use crate::upgrades::Upgrades;
 
 /// The longest wait for a page of an error that a service makes; then the gateway's own goes out.
@@ -45,6 +46,8 @@ pub(crate) struct Route {
     pub(crate) cgi: Option<Arc<CgiOptions>>,
     /// Its settings, if it is a function of AWS Lambda.
     pub(crate) lambda: Option<Arc<LambdaOptions>>,
+    /// Where requests go that it has no room for.
+    pub(crate) spill: Option<Arc<Spill>>,
     /// The way to who else decides who is let in.
     pub(crate) auth: Option<Arc<Route>>,
     /// What an error looks like.
@@ -81,6 +84,7 @@ impl Route {
             series: Arc::clone(series),
             cgi: kinds.cgi.get(service.name()).cloned(),
             lambda: kinds.lambda.get(service.name()).cloned(),
+            spill: None,
             service: Some(service),
             pages: PageLevels::default(),
             changes_responses: false,
@@ -164,6 +168,7 @@ struct Paths {
 struct Kinds {
     cgi: HashMap<String, Arc<CgiOptions>>,
     lambda: HashMap<String, Arc<LambdaOptions>>,
+    spill: HashMap<String, Arc<Spill>>,
 }
 
 impl Kinds {
@@ -176,8 +181,10 @@ impl Kinds {
 impl Table {
     /// `keys` has those that tokens are verified by; `series` finds where the requests of a route are counted.
     pub(crate) fn new(serving: Serving, keys: &KeySources, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
-        let Serving { services, cgi, lambda, mut routes, errors, settings, local_hosts: _, schedules } = serving;
+        let Serving { services, cgi, lambda, spill, mut routes, errors, settings, local_hosts: _, schedules } = serving;
         routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
+        let found = |(name, spec)| Some((name, Spill::find(&spec, &services)?));
+        let spill = spill.into_iter().filter_map(found).collect();
         let mut table = Self {
             routes: Vec::new(),
             hosts: FxHashMap::default(),
@@ -190,7 +197,7 @@ impl Table {
             page_routes: FxHashMap::default(),
             schedule_routes: FxHashMap::default(),
             services,
-            kinds: Kinds { cgi, lambda },
+            kinds: Kinds { cgi, lambda, spill },
             settings: Arc::new(settings),
         };
         table.caches = routes.iter().any(|route| route.cache != RouteCache::Off && route.to.service().is_some());
@@ -216,7 +223,8 @@ impl Table {
                 .as_ref()
                 .and_then(|admission| Route::to_auth_server(admission, &table.services, &table.kinds, &series));
             let (cgi, lambda) = table.kinds.of(service.as_ref());
-            Arc::new(Route { series, spec, gate, auth, service, cgi, lambda, pages, changes_responses })
+            let spill = service.as_ref().and_then(|service| table.spill(service.name())).cloned();
+            Arc::new(Route { series, spec, gate, auth, service, cgi, lambda, spill, pages, changes_responses })
         };
         let page_route = |name: String| {
             let index = table.services.iter().position(|service| service.name() == name)?;
@@ -275,6 +283,11 @@ impl Table {
     /// The settings of a function of AWS Lambda.
     pub(crate) fn lambda(&self, service: &str) -> Option<&Arc<LambdaOptions>> {
         self.kinds.lambda.get(service)
+    }
+
+    /// Where requests go that a service has no room for.
+    pub(crate) fn spill(&self, service: &str) -> Option<&Arc<Spill>> {
+        self.kinds.spill.get(service)
     }
 
     /// Every service, in the order in which they were given.
@@ -499,6 +512,7 @@ mod tests {
                 services,
                 cgi: HashMap::default(),
                 lambda: HashMap::default(),
+                spill: HashMap::default(),
                 routes,
                 errors: ErrorPages::default(),
                 settings: Settings::default(),

@@ -55,7 +55,7 @@ pub(crate) struct ServerChanges {
     /// Held while a list is given, and while a reload replaces services, so that the one does not undo the other.
     changing: Mutex<()>,
     /// Told when a list has changed.
-    pub(crate) changed: Notify,
+    pub(crate) changed: Arc<Notify>,
     /// Services that need a server, until somebody takes their names. Each is there once.
     needed: Mutex<VecDeque<Arc<str>>>,
     needed_now: Notify,

@@ -7,12 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use pilotlight_balance::{Group, MAX_SERVERS, Server};
+use pilotlight_balance::{Group, MAX_SERVERS, Server, Tried};
 use ring::hmac;
 
-use crate::options::{External, ExternalAddr, ExternalSpec, ServerSpec};
+use crate::options::{External, ExternalAddr, ExternalSpec, ServerName, ServerSpec};
 use crate::protocols::Spoken;
 use crate::server_line::Line;
 use crate::timing::Moment;
@@ -34,12 +35,38 @@ pub(crate) struct Live {
     line: Line,
     /// When a request began or ended last; 0: there was none.
     last_used: AtomicU64,
+    /// What the DNS says of names.
+    named: Mutex<Vec<Named>>,
     /// Services of this name that this one has taken over from, as long as requests wait there.
     predecessors: Mutex<Vec<Weak<External>>>,
     /// The spell of waiting that somebody was told of last.
     told: AtomicU64,
     came: AtomicU64,
     went: AtomicU64,
+}
+
+/// A name that stands for servers, and what the DNS says of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) name: ServerName,
+    /// Those of the last answer.
+    pub(crate) servers: Vec<ServerSpec>,
+    /// When that was; `None`: there was none.
+    pub(crate) answered: Option<Instant>,
+    /// When it is asked again.
+    pub(crate) next: Option<Instant>,
+    /// Why there was no answer the last time.
+    pub(crate) error: Option<String>,
+    /// Answers, and questions without one.
+    pub(crate) answers: u64,
+    pub(crate) failures: u64,
+}
+
+impl Named {
+    fn new(name: &ServerName) -> Self {
+        let (name, servers) = (name.clone(), Vec::new());
+        Self { name, servers, answered: None, next: None, error: None, answers: 0, failures: 0 }
+    }
 }
 
 /// A list of servers.
@@ -76,6 +103,7 @@ impl Live {
             changing: Mutex::default(),
             line: Line::new(spec.queue),
             last_used: AtomicU64::new(0),
+            named: Mutex::new(spec.names.iter().map(Named::new).collect()),
             predecessors: Mutex::default(),
             told: AtomicU64::new(0),
             came: AtomicU64::new(0),
@@ -93,16 +121,52 @@ impl Live {
         &self.line
     }
 
+    /// The names that are followed.
+    pub(crate) fn named(&self) -> Vec<Named> {
+        self.lock_named().clone()
+    }
+
+    fn lock_named(&self) -> MutexGuard<'_, Vec<Named>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that the settings list, and those that the DNS names.
+    fn all_of(&self, listed: &[ServerSpec]) -> Vec<ServerSpec> {
+        let mut servers = listed.to_vec();
+        servers.extend(self.lock_named().iter().flat_map(|named| named.servers.iter().cloned()));
+        servers
+    }
+
+    /// What the DNS says of a name. Returns all servers if that is news.
+    pub(crate) fn resolved(
+        &self,
+        name: &ServerName,
+        found: Result<Vec<ServerSpec>, String>,
+        next: Duration,
+        spec: &ExternalSpec,
+        sticky: Option<&[u8]>,
+    ) -> Option<Vec<ServerSpec>> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = self.lock_named().iter_mut().find(|one| one.name == *name)?.learn(found, next, &spec.name);
+        let now = self.now.load();
+        let servers = is_news.then(|| self.all_of(&now.listed))?;
+        self.replace(now.with(servers.clone(), now.listed.to_vec(), spec, sticky), spec);
+        Some(servers)
+    }
+
     /// Whether requests may have to wait for a server to come.
     pub(crate) fn may_be_empty(&self) -> bool {
         self.now.load().listed.is_empty()
     }
 
     /// The settings list others.
-    pub(crate) fn list(&self, listed: Vec<ServerSpec>, spec: &ExternalSpec, sticky: Option<&[u8]>) {
+    /// Returns all servers.
+    pub(crate) fn list(&self, listed: Vec<ServerSpec>, spec: &ExternalSpec, sticky: Option<&[u8]>) -> Vec<ServerSpec> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = self.now.load().with(listed.clone(), listed, spec, sticky);
+        let servers = self.all_of(&listed);
+        let next = self.now.load().with(servers.clone(), listed, spec, sticky);
         self.replace(next, spec);
+        servers
     }
 
     /// Others are given.
@@ -117,7 +181,7 @@ impl Live {
     ) -> Result<(), Listed> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.now.load();
-        if !now.listed.is_empty() {
+        if !now.listed.is_empty() || !spec.names.is_empty() {
             return Err(Listed);
         }
         self.replace(now.with(servers, Vec::new(), spec, sticky), spec);
@@ -134,9 +198,16 @@ impl Live {
     ) {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let (listed, before) = (self.now.load().listed.to_vec(), old.now());
-        let are_given = listed.is_empty() && before.listed.is_empty();
+        let is_named = |live: &Self| !live.lock_named().is_empty();
+        let are_given = listed.is_empty() && before.listed.is_empty() && !is_named(self) && !is_named(old);
         let given = || before.all.iter().map(|one| one.spec.clone()).collect();
-        let servers: Vec<ServerSpec> = if are_given { given() } else { listed.clone() };
+        for named in &mut *self.lock_named() {
+            // Until the DNS says it anew.
+            if let Some(known) = old.lock_named().iter().find(|known| known.name == named.name) {
+                named.clone_from(known);
+            }
+        }
+        let servers: Vec<ServerSpec> = if are_given { given() } else { self.all_of(&listed) };
         self.last_used.fetch_max(old.last_used.load(Relaxed), Relaxed);
         self.replace(before.with(servers.clone(), listed, spec, sticky), spec);
         let mut all = std::mem::take(&mut *old.lock_predecessors());
@@ -208,6 +279,39 @@ impl Live {
     }
 }
 
+impl Named {
+    /// Returns whether it stands for other servers than before.
+    fn learn(&mut self, found: Result<Vec<ServerSpec>, String>, next: Duration, service: &str) -> bool {
+        let (now, name) = (Instant::now(), &self.name.name);
+        self.next = now.checked_add(next);
+        match found {
+            Ok(servers) => {
+                if self.error.take().is_some() {
+                    tracing::info!(service, name, "the DNS answers again");
+                }
+                if servers.is_empty() && (self.answered.is_none() || !self.servers.is_empty()) {
+                    tracing::warn!(service, name, "the DNS knows no server by this name");
+                }
+                self.answers += 1;
+                self.answered = Some(now);
+                let is_news = self.servers != servers;
+                self.servers = servers;
+                is_news
+            }
+            Err(why) => {
+                if self.error.is_none() {
+                    let last =
+                        if self.answered.is_some() { "the last answer counts" } else { "it has no server by it" };
+                    tracing::warn!(service, name, "a name cannot be looked up, {last}: {why}");
+                }
+                self.failures += 1;
+                self.error = Some(why);
+                false
+            }
+        }
+    }
+}
+
 impl Servers {
     /// The list that follows this one.
     fn with(
@@ -276,6 +380,11 @@ impl Servers {
 
     fn numbers(&self) -> HashSet<u64> {
         self.all.iter().map(|one| one.number).collect()
+    }
+
+    /// Whether there is a server that is not left out.
+    pub(crate) fn has_one_in(&self, now: Moment) -> bool {
+        self.group.has_others(Tried::default(), millis(now))
     }
 
     /// Requests that are open.

@@ -27,6 +27,7 @@ use crate::handshakes::Handshakes;
 use crate::issuers::Issuers;
 use crate::jwks::KeySources;
 use crate::metrics::{Connections, Registry};
+use crate::names::Names;
 use crate::net;
 use crate::options::{Abandoned, External, IoUring, ListenAddr, ServerProtocol, ServiceTarget};
 use crate::request_id::RequestIds;
@@ -76,10 +77,19 @@ pub(crate) struct Common {
     pub(crate) schedules: Arc<Schedules>,
     /// Where instances of functions take their invocations.
     pub(crate) functions: Functions,
+    /// Names of servers that are followed.
+    pub(crate) names: Names,
     /// Servers of services that change while they run.
     pub(crate) server_changes: ServerChanges,
     /// Clients of other protocols that were named lately.
     pub(crate) strangers: Strangers,
+}
+
+impl Common {
+    /// Follows the names of the table's servers, and no others.
+    pub(crate) fn follow_names(&self) {
+        self.names.follow(self.table.load().services(), &self.server_changes.changed);
+    }
 }
 
 /// A worker's way to one service.

@@ -89,7 +89,7 @@ pub use policy::circuit::CircuitState;
 pub use policy::recycle::RecycleLimits;
 pub use queue::Lease;
 pub use runtime_dir::{RUNTIME_DIR_PREFIX, make_private_folder, make_runtime_dir};
-pub use service::Service;
+pub use service::{GivenAway, Service};
 pub use service_id::ServiceId;
 pub use spec::{
     ContainerOptions, ContainerSource, ContainerSpec, EarlyRequests, ExpectedStatus, HealthCheck, HttpSocket,

@@ -33,8 +33,19 @@ pub struct Service {
     status: Mutex<Status>,
     /// Counted by those who read its output.
     pub(crate) dropped_lines: Arc<AtomicU64>,
+    /// Requests that were given to another service because this one had no room.
+    given_away: [AtomicU64; 2],
     /// Where lines of its output go.
     log: mpsc::Sender<LogLine>,
+}
+
+/// Why a request was given to another service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenAway {
+    /// There were as many instances as there may be, and each had as many requests as it may.
+    Full,
+    /// Too many requests waited.
+    Queue,
 }
 
 /// One worker's entrances to the ready instances. The first has a place of its own, because for most services it is the
@@ -67,6 +78,7 @@ impl Service {
             is_limited: AtomicBool::new(spec.concurrency.is_some()),
             status: Mutex::new(Status::new(spec)),
             dropped_lines: Arc::default(),
+            given_away: Default::default(),
             log,
         }
     }
@@ -101,6 +113,23 @@ impl Service {
     #[must_use]
     pub fn held_back(&self) -> Option<Arc<str>> {
         self.waiting.held_back()
+    }
+
+    /// Whether there are as many ready instances as there may be, and each has as many requests as it may.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.status_mut().is_full()
+    }
+
+    /// A request was given to another service.
+    pub fn count_given_away(&self, why: GivenAway) {
+        self.given_away[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests that were, since the gateway started.
+    #[must_use]
+    pub fn given_away(&self, why: GivenAway) -> u64 {
+        self.given_away[why as usize].load(Ordering::Relaxed)
     }
 
     /// Requests that were refused, since the gateway started.

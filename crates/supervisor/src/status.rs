@@ -78,6 +78,17 @@ impl Status {
     }
 }
 
+impl Status {
+    /// Whether there are as many ready instances as there may be, and each has as many requests as it may.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let Some(concurrency) = self.spec.concurrency else { return false };
+        let ready = self.instances.iter().filter(|instance| instance.state == InstanceState::Ready);
+        let busy = ready.filter(|instance| instance.open_exchanges() >= u64::from(concurrency)).count();
+        busy >= self.spec.max_instances as usize
+    }
+}
+
 /// Invocations of a function that failed, as it says itself, since the gateway started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionErrors {

@@ -245,6 +245,10 @@ pub(super) fn service(answer: &Value, style: Style, width: Width) -> String {
         let heads = ["INSTANCE", "STATE", "PID", "UPTIME", "IN FLIGHT", "REQUESTS", "MEMORY"];
         let _ = write!(text, "\n{}", rows(&heads, &instances, style));
     }
+    let names: Vec<Vec<Cell>> = answer["names"].as_array().into_iter().flatten().map(name).collect();
+    if !names.is_empty() {
+        let _ = write!(text, "\n{}", rows(&["NAME", "SERVERS", "ANSWERED", "STATE"], &names, style));
+    }
     let servers: Vec<Vec<Cell>> = answer["servers"].as_array().into_iter().flatten().map(server).collect();
     if !servers.is_empty() {
         let _ = write!(text, "\n{}", rows(&["SERVER", "STATE", "IN FLIGHT"], &servers, style));
@@ -262,6 +266,23 @@ pub(super) fn service(answer: &Value, style: Style, width: Width) -> String {
         let _ = write!(text, "\n{}", rows(&heads, &times, style));
     }
     text
+}
+
+/// A name that the DNS is asked for.
+fn name(name: &Value) -> Vec<Cell> {
+    let answered = name["answered_seconds_ago"].as_f64().map(|ago| format!("{} ago", time(Some(ago))));
+    let (state, colour) = match name["error"].as_str() {
+        Some(error) if answered.is_none() => (format!("no answer: {error}"), "31"),
+        Some(error) => (format!("the last answer counts: {error}"), "31"),
+        None if answered.is_none() => ("asked".to_owned(), "33"),
+        None => (format!("asked again in {}", time(name["asked_again_in_seconds"].as_f64())), "32"),
+    };
+    vec![
+        left(string(&name["name"])),
+        right(name["servers"].to_string()),
+        left(answered.unwrap_or_else(|| "-".to_owned())),
+        left(state).coloured(colour),
+    ]
 }
 
 /// A server that somebody else runs.

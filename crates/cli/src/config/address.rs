@@ -161,6 +161,27 @@ pub(super) fn upstream(text: &str, folder: &Path) -> Result<(ExternalAddr, Serve
     Ok((ExternalAddr::Tcp(host, port), protocol))
 }
 
+/// Reads the name of SRV records that tell the servers of a service, `http+srv://_web._tcp.example.org` or the same with
+/// another scheme. `None`: it is something else.
+pub(super) fn srv(text: &str) -> Option<Result<(String, ServerProtocol), Rejected>> {
+    const MAX_NAME: usize = 253; // RFC 1035 §2.3.4, without the root's label and the first length
+    let (scheme, name) = text.split_once("://")?;
+    let scheme = scheme.to_ascii_lowercase();
+    let scheme = scheme.strip_suffix("+srv")?;
+    let help = format!("write \"{scheme}+srv://_web._tcp.example.org\": the records tell hosts and ports");
+    let Some((_, protocol)) = SCHEMES.into_iter().find(|(known, _)| *known == scheme) else {
+        return Some(Err(unknown_scheme(text)));
+    };
+    let labels = name.strip_suffix('.').unwrap_or(name).split('.');
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    if name.len() > MAX_NAME || !labels.into_iter().all(is_label) {
+        return Some(Err(Rejected::help(format!("{} is no name of SRV records", shown(name)), help)));
+    }
+    Some(Ok((name.to_owned(), protocol)))
+}
+
 fn host_and_port(authority: &str, by_custom: u16) -> Result<(String, u16), Rejected> {
     if let Some(rest) = authority.strip_prefix('[') {
         let Some((address, after)) = rest.split_once(']') else {

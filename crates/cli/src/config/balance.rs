@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use pilotlight_gateway::{
-    BalanceBy, BalanceOptions, ExternalAddr, HealthOptions, MAX_SERVERS, ProxyVersion, ServerProtocol, ServerSpec,
-    Versions, read_sticky_key,
+    BalanceBy, BalanceOptions, HealthOptions, MAX_SERVERS, ProxyVersion, ServerProtocol, Versions, read_sticky_key,
 };
 use pilotlight_supervisor::QueueLimits;
 use toml::de::DeValue;
@@ -12,6 +11,7 @@ use toml::de::DeValue;
 use super::address;
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::dns::{Place, Servers, Written};
 use super::model::{Service, ServiceKind, joined};
 use super::readers::{non_empty, read_words, word};
 use super::releases;
@@ -25,7 +25,7 @@ pub(super) fn servers(
     url: &Field<'_>,
     folder: &Path,
     found: &mut Vec<Diagnostic>,
-) -> Option<(Vec<ServerSpec>, ServerProtocol)> {
+) -> Option<(Vec<Written>, ServerProtocol)> {
     let words = match url.value {
         DeValue::String(text) => vec![(text.to_string(), url.at.clone())],
         DeValue::Array(list) => read_words(url, list, found)?,
@@ -39,12 +39,15 @@ pub(super) fn servers(
         found.push(Diagnostic::error(Code::OutOfRange, url.at.clone(), message));
         return None;
     }
-    let mut servers: Vec<(ExternalAddr, ServerProtocol, Span)> = Vec::with_capacity(words.len());
+    let mut servers: Vec<(Place, ServerProtocol, Span)> = Vec::with_capacity(words.len());
     for (text, at) in words {
-        let read =
-            address::upstream(&text, folder).map_err(|wrong| Field { at: at.clone(), ..url.clone() }.rejected(wrong));
-        let (addr, protocol) = noted(read, found)?;
-        if let Some((_, _, first)) = servers.iter().find(|(other, ..)| *other == addr) {
+        let read = match address::srv(&text) {
+            Some(read) => read.map(|(name, protocol)| (Place::Srv(name), protocol)),
+            None => address::upstream(&text, folder).map(|(addr, protocol)| (Place::At(addr), protocol)),
+        };
+        let read = read.map_err(|wrong| Field { at: at.clone(), ..url.clone() }.rejected(wrong));
+        let (place, protocol) = noted(read, found)?;
+        if let Some((_, _, first)) = servers.iter().find(|(other, ..)| *other == place) {
             let message = format!("the server {} is there twice", shown(&text));
             let help = "`weights` in [services.NAME.balance] gives a server a larger share";
             found
@@ -58,21 +61,22 @@ pub(super) fn servers(
                 .push(Diagnostic::error(Code::Conflict, at, message).related(first.clone(), "the other is").help(help));
             return None;
         }
-        servers.push((addr, protocol, at));
+        servers.push((place, protocol, at));
     }
     let protocol = servers.first().map_or(ServerProtocol::Http1, |(_, protocol, _)| *protocol);
-    Some((servers.into_iter().map(|(addr, ..)| ServerSpec::new(addr)).collect(), protocol))
+    Some((servers.into_iter().map(|(place, ..)| Written { place, weight: 1 }).collect(), protocol))
 }
 
 /// How several servers share the requests.
 pub(super) fn read(
     section: &Section<'_>,
-    servers: &mut [ServerSpec],
+    servers: &mut [Written],
     folder: &Path,
     found: &mut Vec<Diagnostic>,
 ) -> BalanceOptions {
     let mut options = BalanceOptions::default();
-    if let Some(field) = section.field("balance").filter(|_| servers.len() == 1) {
+    let is_one = matches!(servers, [Written { place: Place::At(_), .. }]) && section.field("dns").is_none();
+    if let Some(field) = section.field("balance").filter(|_| is_one) {
         let message = "`balance` is for several servers, and this service has one";
         let help = "write url = [\"http://10.0.0.1:9000\", \"http://10.0.0.2:9000\"], or take `balance` away";
         found.push(Diagnostic::error(Code::Conflict, field.key_at, message).help(help));
@@ -111,7 +115,7 @@ pub(super) fn read(
 pub(super) fn limits(
     section: &Section<'_>,
     balance: &mut BalanceOptions,
-    servers: &[ServerSpec],
+    servers: &Servers,
     queue_max: usize,
     found: &mut Vec<Diagnostic>,
 ) -> QueueLimits {
@@ -122,14 +126,14 @@ pub(super) fn limits(
         part.set("max", a_number(&QueueLimits::MAX), &mut queue.max, found);
         part.set("timeout", a_time(&QueueLimits::TIMEOUT), &mut queue.timeout, found);
     }
-    let may_wait = max_open.is_some() || servers.is_empty();
+    let may_wait = max_open.is_some() || servers.may_be_none();
     if let Some(field) = section.field("queue").filter(|_| !may_wait) {
         let message = "`queue` has no effect without `max_connections`: no request waits for a server";
         let help = "add max_connections = 100, or take `queue` away";
         found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help(help));
     }
     // A list may become empty, and stays the same service then.
-    if may_wait || servers.len() != 1 { queue } else { QueueLimits::default() }
+    if may_wait || servers.servers.len() != 1 { queue } else { QueueLimits::default() }
 }
 
 /// Whether connections say whose they are, and what is spoken on them then.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use http::Uri;
 use pilotlight_gateway::{
     AccessLogOptions, AcmeSettings, CacheSettings, CgiOptions, ErrorPages, ExternalSpec, LambdaOptions, ListenAddr,
-    Ratio, RecordedQuery, RedisConfig, RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, TrustForwarded,
+    Ratio, RecordedQuery, RedisConfig, RedisOptions, RouteSpec, RouteTo, ScheduleSpec, Settings, SpillSpec,
+    TrustForwarded,
 };
 use pilotlight_logs::{Destination, Facility, SyslogFormat};
 use pilotlight_stdio::StdioOptions;
@@ -179,6 +180,7 @@ impl Service {
             cgi: None,
             lambda: None,
             stdio: None,
+            spill: None,
             at: ServiceSpans::default(),
         }
     }
@@ -411,8 +413,27 @@ pub struct Service {
     pub lambda: Option<Arc<LambdaOptions>>,
     /// Its settings as a program that speaks lines on its standard streams, if it is one.
     pub stdio: Option<StdioOptions>,
+    /// Where its requests go when it is full.
+    pub(crate) spill: Option<Spill>,
     pub(super) at: ServiceSpans,
 }
+
+/// Where requests go that a service has no room for.
+#[derive(Clone, Debug)]
+pub(crate) struct Spill {
+    pub(crate) spec: SpillSpec,
+    /// Where the other service is named.
+    pub(super) at: Span,
+}
+
+// Where it stands does not matter.
+impl PartialEq for Spill {
+    fn eq(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
+}
+
+impl Eq for Spill {}
 
 impl Service {
     /// Its name, unique in the file: 1–64 of `a-z`, `0-9`, `-`, `_`.

@@ -26,6 +26,7 @@ use super::schedules;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_size, a_time, noted, or_none};
 use super::service::{self, ForAll};
+use super::spill;
 use super::tls;
 use super::traces;
 use super::value::HumanSize;
@@ -77,6 +78,8 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     relations::listeners(&config, root.field("dev").map(|field| field.at), found);
     operate::relations(&config, found);
     named.extend(pages.services);
+    let spills = config.services.iter().filter_map(|service| service.spill.as_ref());
+    named.extend(spills.map(|spill| (spill.spec.to.clone(), spill.at.clone())));
     let declared = relations::Declared {
         services: &services.declared,
         named: &named,
@@ -86,6 +89,7 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
     };
     config.routes = relations::routes(drafts, &config, &declared, found);
     scaling::check_routes(&config, found);
+    spill::check(&config.services, found);
     schedules::relations(&config, has_redis(&root), found);
     acme::relations(&mut config, found);
     tls::relations(&config, found);

@@ -23,8 +23,8 @@ pub use limits::LIMITS;
 pub use operate::{ACCESS_LOG, ADMIN, LOG, METRICS, TRACES};
 pub use schedule::SCHEDULE;
 pub use service::{
-    CONTAINERS, GROUP, SERVICE, SERVICE_BALANCE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_CONTAINER, SERVICE_HEALTH,
-    SERVICE_LAMBDA, SERVICE_LIMITS, SERVICE_QUEUE, SERVICE_STDIO, SERVICE_TLS,
+    CONTAINERS, GROUP, SERVICE, SERVICE_BALANCE, SERVICE_CGI, SERVICE_CGROUP, SERVICE_CONTAINER, SERVICE_DNS,
+    SERVICE_HEALTH, SERVICE_LAMBDA, SERVICE_LIMITS, SERVICE_QUEUE, SERVICE_SPILL, SERVICE_STDIO, SERVICE_TLS,
 };
 pub use tls::{
     TLS, TLS_ACME, TLS_ACME_EAB, TLS_ACME_FALLBACK, TLS_ACME_ON_DEMAND, TLS_CERTIFICATE, TLS_CLIENT_CERTIFICATES,
@@ -223,6 +223,10 @@ pub enum Part {
     Service,
     /// `[services.NAME.balance]`.
     ServiceBalance,
+    /// `[services.NAME.dns]`.
+    ServiceDns,
+    /// `[services.NAME.spill]`.
+    ServiceSpill,
     /// `[services.NAME.container]`.
     ServiceContainer,
     /// `[services.NAME.tls]`.
@@ -297,7 +301,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Part; 50] = [
+    pub const ALL: [Part; 52] = [
         Part::Top,
         Part::Tls,
         Part::TlsAcme,
@@ -313,6 +317,8 @@ impl Part {
         Part::Containers,
         Part::Service,
         Part::ServiceBalance,
+        Part::ServiceDns,
+        Part::ServiceSpill,
         Part::ServiceContainer,
         Part::ServiceTls,
         Part::ServiceCgi,
@@ -368,6 +374,8 @@ impl Part {
             Part::Group => GROUP,
             Part::Service => SERVICE,
             Part::ServiceBalance => SERVICE_BALANCE,
+            Part::ServiceDns => SERVICE_DNS,
+            Part::ServiceSpill => SERVICE_SPILL,
             Part::Containers => CONTAINERS,
             Part::ServiceContainer => SERVICE_CONTAINER,
             Part::ServiceTls => SERVICE_TLS,
@@ -423,6 +431,8 @@ impl Part {
             Part::Group => "in [groups.NAME]",
             Part::Service => "in [services.NAME]",
             Part::ServiceBalance => "in [services.NAME.balance]",
+            Part::ServiceDns => "in [services.NAME.dns]",
+            Part::ServiceSpill => "in [services.NAME.spill]",
             Part::Containers => "in [containers]",
             Part::ServiceContainer => "in [services.NAME.container]",
             Part::ServiceTls => "in [services.NAME.tls]",

@@ -13,6 +13,7 @@ use super::cgi::{self, Cgi};
 use super::cold_start;
 use super::container;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::dns;
 use super::groups::Groups;
 use super::isolation;
 use super::lambda;
@@ -24,6 +25,7 @@ use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_time, noted, or_none, type_name};
 use super::server_tls;
 use super::shown::{printable, shown};
+use super::spill;
 use super::stdio;
 use super::value::Rejected;
 use super::words;
@@ -47,7 +49,8 @@ pub(super) struct ForAll<'a> {
 }
 
 /// Keys that only a service has that somebody else starts, and what says the same of one that Pilotlight starts.
-const URL_KEYS: [(&str, &str); 4] = [
+const URL_KEYS: [(&str, &str); 5] = [
+    ("dns", "an instance is on this machine, and its address is known"),
     ("proxy_protocol", "an instance is told of the client in Forwarded and X-Forwarded-For"),
     ("tls", "an instance is on this machine, and is spoken to without TLS"),
     ("balance", "`max_instances` and `concurrency` say how many instances share the requests"),
@@ -148,9 +151,10 @@ fn read<'a>(
         ServiceKind::External(_) => None,
     };
     let stdio = stdio::read(&section, spec.as_deref(), found);
+    let spill = spill::read(&section, spec.as_deref(), found);
     let lambda = lambda::read(&section, spec, found);
     let (cgi, folders) = cgi(&section, &kind, for_all.folder, found);
-    Some(Service { kind, cgi, lambda, stdio, at: ServiceSpans { name: at, folders, ..spans } })
+    Some(Service { kind, cgi, lambda, stdio, spill, at: ServiceSpans { name: at, folders, ..spans } })
 }
 
 fn nothing_to_ask(name: &str, at: Span) -> Diagnostic {
@@ -245,10 +249,11 @@ fn external(
         let help = "a service with `url` speaks \"http\", \"h2c\", \"fastcgi\", \"scgi\" or \"uwsgi\"";
         found.push(no_use_with_url(field, url).help(help));
     }
-    let (mut servers, of_url) = balance::servers(url, folder, found)?;
-    let is_given_tls = servers.is_empty() && section.field("tls").is_some();
+    let (mut written, of_url) = balance::servers(url, folder, found)?;
+    let is_given_tls = written.is_empty() && section.field("tls").is_some();
     let of_url = if is_given_tls { ServerProtocol::Https(Versions::Both) } else { of_url };
-    let mut balance = balance::read(section, &mut servers, folder, found);
+    let mut balance = balance::read(section, &mut written, folder, found);
+    let servers = dns::read(section, written, found);
     let health = balance::health(section, &mut balance, found);
     let queue = balance::limits(section, &mut balance, &servers, queue_max, found);
     // `http://` with another transport is how h2c was written before it had a scheme.
@@ -268,7 +273,9 @@ fn external(
     let (proxy_protocol, protocol) = balance::proxy_protocol(section, protocol, found);
     let (tls, tls_at) = server_tls::read(section, protocol, folder, found);
     let name = name.to_owned();
-    Some((ExternalSpec { name, servers, protocol, balance, health, queue, proxy_protocol, tls }, tls_at))
+    let dns::Servers { servers, names, dns } = servers;
+    let spec = ExternalSpec { name, servers, names, dns, protocol, balance, health, queue, proxy_protocol, tls };
+    Some((spec, tls_at))
 }
 
 fn no_use_with_url(field: &Field<'_>, url: &Field<'_>) -> Diagnostic {

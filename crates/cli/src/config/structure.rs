@@ -3,7 +3,7 @@
 //! the readers read into.
 
 use pilotlight_gateway::{
-    BalanceOptions, CgiOptions, GatewayOptions, HealthOptions, LambdaOptions, LimitSpec, Limits, RateSpec,
+    BalanceOptions, CgiOptions, DnsOptions, GatewayOptions, HealthOptions, LambdaOptions, LimitSpec, Limits, RateSpec,
     RedisOptions, RouteSpec,
 };
 use pilotlight_stdio::StdioOptions;
@@ -71,6 +71,8 @@ pub fn section_of(part: Part, key: &str) -> Option<Part> {
         (Part::TlsAcme, "on_demand") => Part::TlsAcmeOnDemand,
         (Part::Cache, "redis") => Part::CacheRedis,
         (Part::Service, "balance") => Part::ServiceBalance,
+        (Part::Service, "dns") => Part::ServiceDns,
+        (Part::Service, "spill") => Part::ServiceSpill,
         (Part::Top, "containers") => Part::Containers,
         (Part::Service, "container") => Part::ServiceContainer,
         (Part::Service, "tls") => Part::ServiceTls,
@@ -121,6 +123,7 @@ pub fn needs(part: Part) -> &'static [Needs] {
         Part::CacheRedis => &[Needs::Key("url")],
         Part::Group => &[Needs::SomeOf(&["max_running", "memory"])],
         Part::Service => &[Needs::OneOf(&["command", "container", "url"])],
+        Part::ServiceSpill => &[Needs::Key("to")],
         Part::ServiceContainer => &[Needs::OneOf(&["image", "compose", "name", "labels"])],
         Part::Route => &[Needs::Key("path"), Needs::OneOf(&["service", "files", "redirect", "respond"])],
         Part::RouteFiles => &[Needs::Key("root")],
@@ -147,7 +150,9 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
         (Part::Limits, "handshakes") => whole(&Limits::HANDSHAKES),
         (Part::Limits, "connections") => whole(&Limits::CONNECTIONS),
         (Part::Limits, "streams") => whole(&Limits::STREAMS),
-        (Part::Limits, "queue") | (Part::ServiceQueue, "max") => whole(&QueueLimits::MAX),
+        (Part::Limits, "queue") | (Part::ServiceQueue, "max") | (Part::ServiceSpill, "queue") => {
+            whole(&QueueLimits::MAX)
+        }
         (Part::CacheRedis, "queue") => whole(&RedisOptions::MAX_QUEUE),
         (Part::Group, "max_running") => whole(&GroupSpec::MAX_RUNNING),
         (Part::Service, "max_instances") => whole(&ServiceSpec::MAX_INSTANCES),
@@ -159,6 +164,7 @@ pub fn bounds(part: Part, key: &str) -> Option<Bounds> {
         (Part::ServiceBalance, "max_failures") => whole(&BalanceOptions::MAX_FAILURES),
         (Part::ServiceBalance, "retry_percent") => whole(&BalanceOptions::RETRY_PERCENT),
         (Part::ServiceBalance, "retry_per_second") => whole(&BalanceOptions::RETRY_PER_SECOND),
+        (Part::ServiceDns, "max_addresses") => whole(&DnsOptions::MAX_ADDRESSES),
         (Part::ServiceContainer, "port") => whole(&ImageSpec::PORT),
         (Part::ServiceCgi, "keep_connections") => whole(&CgiOptions::KEEP_CONNECTIONS),
         (Part::ServiceLambda, "memory_size") => whole(&LambdaOptions::MEMORY_SIZE),

@@ -23,6 +23,7 @@ use crate::options::{LambdaOptions, RouteLimit, RouteTo, ServiceTarget};
 use crate::path::normalized;
 use crate::redirect::{Redirect, below};
 use crate::routes::{Route, Table, host_of};
+use crate::spill::Spill;
 use crate::template::Facts;
 
 mod cache;
@@ -71,7 +72,7 @@ pub(super) fn explain(
         map.insert("compress".into(), compressed(options, &headers));
     }
     if let Some(target) = &route.service {
-        map.insert("service".into(), service(target));
+        map.insert("service".into(), service(target, route.spill.as_deref()));
     }
     match &route.to {
         RouteTo::Service(_) => {
@@ -216,13 +217,13 @@ fn json_choice(choice: &Choice, data: Option<&str>) -> Value {
     json!({ "fields": choice.fields(), "routes": routes, "otherwise": without, "has_data": data.is_some() })
 }
 
-fn service(target: &ServiceTarget) -> Value {
+fn service(target: &ServiceTarget, spill: Option<&Spill>) -> Value {
     match target {
         ServiceTarget::Managed(service, _) => {
             let status = service.status();
             json!({ "name": &**service.name(), "kind": "managed", "state": status.state.name(),
                     "runs_in": status.spec.container.as_ref().map(|container| container.source.to_string()),
-                    "transport": target.protocol().name(), "then": next(service, &status), "failures": status.failures, "circuit": status.circuit.name(),
+                    "transport": target.protocol().name(), "then": next(service, &status, spill), "failures": status.failures, "circuit": status.circuit.name(),
                     "queue_length": service.waiting() })
         }
         ServiceTarget::External(external) => {
@@ -239,7 +240,7 @@ fn service(target: &ServiceTarget) -> Value {
 }
 
 /// How a request for the service would be handled.
-fn next(service: &Service, status: &Status) -> String {
+fn next(service: &Service, status: &Status, spill: Option<&Spill>) -> String {
     if status.circuit != CircuitState::Closed && status.state != ServiceState::Ready {
         let now = Instant::now();
         let wait = status.next_attempt.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero());
@@ -256,6 +257,13 @@ fn next(service: &Service, status: &Status) -> String {
         };
     }
     let waiting = service.waiting();
+    // Nobody is before it only if an instance has room.
+    let has_room = waiting == 0 && status.state == ServiceState::Ready && !status.is_full();
+    if let Some(spill) = spill.filter(|_| !has_room)
+        && spill.takes(service).is_some()
+    {
+        return format!("there is no room, so the request goes to {} if that has some", spill.target().name());
+    }
     let ready = || status.instances.iter().filter(|instance| instance.state == InstanceState::Ready);
     let full = status.spec.concurrency.is_some_and(|max| ready().all(|one| one.open_exchanges() >= u64::from(max)));
     match status.state {

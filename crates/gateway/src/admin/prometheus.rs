@@ -6,7 +6,7 @@ use pilotlight_acme::OnDemandStatus;
 use pilotlight_cache::Unstored;
 use pilotlight_cache_redis::Family;
 use pilotlight_supervisor::{
-    CircuitState, Deploys, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status,
+    CircuitState, Deploys, GivenAway, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status,
 };
 
 use super::keys::unix_seconds;
@@ -222,6 +222,18 @@ fn services(text: &mut Text, shared: &Shared) {
         let refused = one.service.refused();
         vec![("full", refused.full), ("timeout", refused.timeout), ("circuit", refused.circuit)]
     });
+    let help = "Requests that went to another service, by reason: full, queue.";
+    let spilling: Vec<_> = all.iter().filter(|one| table.spill(one.service.name()).is_some()).collect();
+    if !spilling.is_empty() {
+        let name = "pilotlight_service_spilled_total";
+        text.family(name, "counter", help);
+        for one in spilling {
+            for (reason, why) in [("full", GivenAway::Full), ("queue", GivenAway::Queue)] {
+                let labels = labels(&[("service", one.service.name()), ("reason", reason)]);
+                text.sample(name, &labels, &one.service.given_away(why));
+            }
+        }
+    }
     let help = "Whether requests are refused because starts failed: 0 closed, 1 open, 2 one is tried.";
     text.of_each("pilotlight_service_circuit_state", "gauge", help, &all, |one| match one.status.circuit {
         CircuitState::Closed => 0,

@@ -8,7 +8,7 @@ use pilotlight_balance::{RetryCounts, State};
 use pilotlight_cache::PurgeCounts;
 use pilotlight_cache_redis::{CoherenceStatus, Family};
 use pilotlight_releases::Releases;
-use pilotlight_supervisor::{Deploys, FunctionErrors, InstanceStatus, Service, Status, Transport};
+use pilotlight_supervisor::{Deploys, FunctionErrors, GivenAway, InstanceStatus, Service, Status, Transport};
 use serde_json::{Map, Value, json};
 
 use super::memory;
@@ -17,7 +17,8 @@ use crate::metrics::recent::RecentTimes;
 use crate::metrics::sums::Sums;
 use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::{External, ServiceTarget};
-use crate::servers::Live;
+use crate::servers::{Live, Named};
+use crate::spill::Spill;
 use crate::timing::{Layer, Moment, milliseconds};
 use crate::upstream::server;
 
@@ -172,6 +173,7 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
     let more = match target {
         ServiceTarget::Managed(service, transport) => {
             let mut value = managed(service, target.protocol().name(), groups);
+            value["spill"] = shared.common.table.load().spill(target.name()).map(|to| spill(service, to)).into();
             if *transport == Transport::Lambda {
                 value["function_errors"] = function_errors(&service.status().function_errors);
             }
@@ -182,6 +184,7 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
             "transport": target.protocol().name(),
             "address": external.address(),
             "servers": external.live().map(servers),
+            "names": external.live().map(|live| live.named()).filter(|all| !all.is_empty()).map(|all| names(&all)),
             "server_changes": external.live().map(|live| {
                 let (came, went) = live.changes();
                 json!({ "came": came, "went": went })
@@ -202,6 +205,16 @@ fn service(shared: &Shared, target: &ServiceTarget, sums: &Sums, groups: &HashMa
     value
 }
 
+/// Where its requests go that it has no room for, and how many went, by reason.
+fn spill(service: &Service, spill: &Spill) -> Value {
+    let count = |why| service.given_away(why);
+    json!({
+        "to": spill.target().name(),
+        "queue": spill.queue(),
+        "requests": { "full": count(GivenAway::Full), "queue": count(GivenAway::Queue) },
+    })
+}
+
 /// Those that wait for a server.
 fn line(live: &Live) -> Value {
     let (full, timeout) = live.line().refused();
@@ -210,6 +223,23 @@ fn line(live: &Live) -> Value {
         "max": live.line().limits().max,
         "refused": { "full": full, "timeout": timeout, "circuit": 0 },
     })
+}
+
+/// What the DNS says of its servers' names.
+fn names(all: &[Named]) -> Value {
+    let now = Instant::now();
+    let each = all.iter().map(|one| {
+        json!({
+            "name": one.name.to_string(),
+            "servers": one.servers.len(),
+            "answered_seconds_ago": one.answered.map(|at| now.saturating_duration_since(at).as_secs_f64()),
+            "asked_again_in_seconds": one.next.map(|at| at.saturating_duration_since(now).as_secs_f64()),
+            "error": one.error,
+            "answers": one.answers,
+            "failures": one.failures,
+        })
+    });
+    each.collect()
 }
 
 /// Whether a request may have to wait: for a server to come, or for room at one.

@@ -219,6 +219,9 @@ impl Inbound {
 
     /// What the supervisor knows of the instance that was asked.
     pub(super) fn instance_state(&self) -> Instance {
+        if self.is_away() {
+            return Instance { has_others: true, ..Instance::default() }; // its own service
+        }
         if let Some(seat) = &self.seat {
             let (has_others, over_budget) = (seat.has_others(self.tried), seat.is_over_budget());
             return Instance { has_others, over_budget, ..Instance::default() };

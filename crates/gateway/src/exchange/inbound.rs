@@ -13,6 +13,7 @@ use pilotlight_supervisor::{Instance, Lease};
 
 use super::changes::Seen;
 use super::detached_fetch::DetachedFetch;
+use super::spill::Spilled;
 use crate::admission::Gate;
 use crate::body::ResponseBody;
 use crate::cache_key::{self, CacheKey};
@@ -101,6 +102,8 @@ pub(super) struct Inbound {
     /// The place at a server, of a service that has several, and those that were asked.
     pub(super) seat: Option<Seat>,
     pub(super) tried: Tried,
+    /// Whether it was given to another service.
+    pub(super) spilled: Spilled,
     /// By which the client comes back to the server that has answered.
     pub(super) cookie: Option<Box<HeaderValue>>,
     /// The wait for what is being done.
@@ -170,6 +173,7 @@ impl Inbound {
             lease,
             seat: None,
             tried: Tried::default(),
+            spilled: Spilled::No,
             cookie: None,
             wait,
         })

@@ -98,6 +98,12 @@ impl Inbound {
 
     /// A place at an instance, which is started if need be.
     pub(super) async fn wait_for_place(&mut self) -> Event<Ours> {
+        if self.is_away() {
+            self.come_home();
+            self.wait = Some(self.new_wait());
+        } else if self.route.spill.is_some() && self.spill() {
+            return Event::Placed;
+        }
         let (Some(service), Some(first_byte)) = (self.service(), &self.wait) else { return Event::Placed };
         let Some(started) = first_byte.within(service.ready(self.worker.index)).await else {
             self.record.end_phase(Layer::Queue);
@@ -141,7 +147,7 @@ impl Inbound {
             validators
         });
         let mut body = body;
-        if self.service().is_none() && kept == Kept::MayBeUsed {
+        if self.service().is_none() && kept == Kept::MayBeUsed && !self.take_spilled_place() {
             self.record.end_phase(Layer::Queue);
             self.wait = None;
             if let Some(external) = self.full_servers() {
@@ -244,7 +250,7 @@ impl Inbound {
         self.seat.is_none().then(|| Arc::clone(external))
     }
 
-    fn seat_at(&self, external: &Arc<External>, now: Moment) -> Option<Seat> {
+    pub(super) fn seat_at(&self, external: &Arc<External>, now: Moment) -> Option<Seat> {
         let (head, peer, trusted) = (&self.outbound.head, &self.client.peer, &self.client.settings.trust_forwarded);
         let client = || trusted.client(head.headers(), peer.address());
         Seat::choose(external, self.tried, now, head, client)
@@ -389,7 +395,7 @@ impl Inbound {
     }
 
     /// The service, if Pilotlight starts it.
-    pub(super) fn service(&self) -> Option<&Service> {
+    pub(super) fn service(&self) -> Option<&Arc<Service>> {
         match &*self.upstream {
             Upstream::Pipe(service, _)
             | Upstream::Http(service, _)
@@ -431,10 +437,12 @@ impl Inbound {
 
 /// What requests wait for that have no server.
 fn waits_because(live: &Live) -> &'static str {
-    if live.now().group().is_empty() {
-        "it has no server"
-    } else {
-        "each of its servers has max_connections requests open"
+    let names = live.named();
+    match (live.now().group().is_empty(), names.is_empty()) {
+        (false, _) => "each of its servers has max_connections requests open",
+        (true, true) => "it has no server",
+        (true, false) if names.iter().any(|one| one.error.is_some()) => "it has no server, and the DNS does not answer",
+        (true, false) => "it has no server, as the DNS knows none",
     }
 }
 

@@ -14,6 +14,7 @@ use pilotlight_proxy_protocol::Version;
 use pilotlight_supervisor::{HealthCheck, QueueLimits};
 use pilotlight_tls::{ServerTls, ServerTlsSettings};
 
+use super::dns::{DnsOptions, ServerName};
 use crate::servers::{Listed, Live, OneServer};
 
 /// A service that Pilotlight does not start: one server, or several that share the requests.
@@ -42,9 +43,13 @@ enum List {
 pub struct ExternalSpec {
     /// Its configured name.
     pub name: String,
-    /// Its servers, up to [`MAX_SERVERS`](pilotlight_balance::MAX_SERVERS). None: they are given while it runs
-    /// ([`ServerControl`](crate::ServerControl)).
+    /// Its servers, up to [`MAX_SERVERS`](pilotlight_balance::MAX_SERVERS). None, and no `names`: they are given while
+    /// it runs ([`ServerControl`](crate::ServerControl)).
     pub servers: Vec<ServerSpec>,
+    /// Names that stand for further servers, and are followed as [`dns`](Self::dns) says.
+    pub names: Vec<ServerName>,
+    /// How.
+    pub dns: Option<DnsOptions>,
     /// What they speak.
     pub protocol: ServerProtocol,
     /// How several share the requests.
@@ -211,6 +216,8 @@ impl ExternalSpec {
         Self {
             name: name.to_owned(),
             servers,
+            names: Vec::new(),
+            dns: None,
             protocol,
             balance,
             health: None,
@@ -232,7 +239,7 @@ impl External {
         }
         let sticky = matches!(spec.balance.by, BalanceBy::Sticky(_)).then(|| sticky_secret(&spec));
         let listed = std::mem::take(&mut spec.servers);
-        let is_watched = spec.health.is_some() || spec.balance.settings.max_open.is_some();
+        let is_watched = !spec.names.is_empty() || spec.health.is_some() || spec.balance.settings.max_open.is_some();
         let list = match <[ServerSpec; 1]>::try_from(listed) {
             Ok([one]) if !is_watched => List::One(Box::new(OneServer::new(one, 0, None))),
             Ok([one]) => List::Live(Box::new(Live::new(vec![one], &spec, sticky.as_deref()))),
@@ -258,8 +265,8 @@ impl External {
             return true;
         }
         let List::Live(live) = &self.list else { return false };
-        live.list(listed.clone(), &self.spec, self.sticky.as_deref());
-        live.tell_predecessors(&listed);
+        let servers = live.list(listed, &self.spec, self.sticky.as_deref());
+        live.tell_predecessors(&servers);
         true
     }
 
@@ -271,6 +278,14 @@ impl External {
             (List::One(one), List::Live(_)) => old.follow_successor(vec![one.spec().clone()]),
             (_, List::One(_)) => {}
         }
+    }
+
+    /// What the DNS says of a name, and when it is asked again. Returns whether that changes its servers.
+    pub(crate) fn resolved(&self, name: &ServerName, found: Result<Vec<ServerSpec>, String>, next: Duration) -> bool {
+        let List::Live(live) = &self.list else { return false };
+        let Some(servers) = live.resolved(name, found, next, &self.spec, self.sticky.as_deref()) else { return false };
+        live.tell_predecessors(&servers);
+        true
     }
 
     /// Requests wait here yet, and the service that has taken over has these servers now.

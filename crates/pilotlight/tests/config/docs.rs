@@ -31,6 +31,8 @@ pub(crate) fn chapter(reference: &str, part: Part) -> &str {
         Part::Service => "## `[services.NAME]`",
         Part::ServiceContainer => "## `[services.NAME.container]`",
         Part::ServiceBalance => "## `[services.NAME.balance]`",
+        Part::ServiceDns => "## `[services.NAME.dns]`",
+        Part::ServiceSpill => "## `[services.NAME.spill]`",
         Part::ServiceTls => "## `[services.NAME.tls]`",
         Part::ServiceCgi => "## `[services.NAME.cgi]`",
         Part::ServiceLambda => "## `[services.NAME.lambda]`",

@@ -25,6 +25,8 @@ pub const SERVICE: &[Key] = &[
         &["docker", "podman", "image", "compose", "containers"],
     ),
     key("balance", A_SECTION, "{ by = \"client\" }", &["lb_policy", "load_balancing", "lb", "loadbalancer"]),
+    key("spill", A_SECTION, "{ to = \"app-elsewhere\" }", &["overflow", "burst", "fallback", "backup"]),
+    key("dns", A_SECTION, "{ max_ttl = \"1m\" }", &["resolver", "resolvers", "resolve", "dynamic"]),
     key("max_connections", A_NUMBER_OR_NONE, "100", &["maxconn", "max_conns", "max_conn"]),
     key("proxy_protocol", "\"v1\" or \"v2\"", "\"v2\"", &["send_proxy", "send-proxy", "send-proxy-v2", "proxy_header"]),
     key("tls", A_SECTION, "{ ca = \"ca.pem\" }", &["tls_client", "upstream_tls", "server_tls"]),
@@ -203,6 +205,22 @@ pub const SERVICE_BALANCE: &[Key] = &[
     key("retry_percent", "a number", "20", &["retry_budget", "budget_percent"]),
     key("retry_per_second", "a number", "10", &["min_retries_per_second", "min_retry_concurrency", "retry_floor"]),
     key("connect_timeout", A_TIME, "\"2s\"", &["dial_timeout", "proxy_connect_timeout"]),
+];
+
+/// The keys of `[services.NAME.dns]`.
+pub const SERVICE_DNS: &[Key] = &[
+    key("servers", "a list of strings", "[\"10.0.0.53\"]", &["resolvers", "nameservers", "nameserver", "server"]),
+    key("min_ttl", A_TIME, "\"1s\"", &["refresh", "min_valid"]),
+    key("max_ttl", A_TIME, "\"1m\"", &["valid", "hold", "ttl", "hold_valid"]),
+    key("timeout", A_TIME, "\"5s\"", &["resolver_timeout", "resolve_timeout", "timeout_resolve"]),
+    key("max_addresses", "a number", "64", &["slots", "max_servers"]),
+    key("family", "\"both\", \"ipv4\" or \"ipv6\"", "\"ipv4\"", &["ipv6", "ipv4", "versions", "resolve_prefer"]),
+];
+
+/// The keys of `[services.NAME.spill]`.
+pub const SERVICE_SPILL: &[Key] = &[
+    key("to", A_STRING, "\"app-elsewhere\"", &["service", "url", "servers", "target"]),
+    key("queue", A_NUMBER_OR_NONE, "100", &["after", "waiting", "max_waiting"]),
 ];
 
 /// The keys of `[services.NAME.tls]`.

@@ -6,7 +6,7 @@ use pilotlight_balance::{RetryCounts, State};
 
 use super::text::{Text, labels};
 use crate::options::ServiceTarget;
-use crate::servers::{Live, OneServer, Servers};
+use crate::servers::{Live, Named, OneServer, Servers};
 use crate::timing::Moment;
 use crate::upstream::server::millis;
 
@@ -59,6 +59,7 @@ pub(super) fn servers(text: &mut Text, services: &[ServiceTarget]) {
             text.sample(name, &labels(&[("service", one.service), ("outcome", outcome)]), &count);
         }
     }
+    names(text, &all);
     let lines: Vec<_> = all.iter().filter(|one| one.has_line).collect();
     if lines.is_empty() {
         return;
@@ -74,6 +75,31 @@ pub(super) fn servers(text: &mut Text, services: &[ServiceTarget]) {
         let (full, timeout) = one.live.line().refused();
         for (reason, count) in [("full", full), ("timeout", timeout)] {
             text.sample(name, &labels(&[("service", one.service), ("reason", reason)]), &count);
+        }
+    }
+}
+
+/// Of names that are followed.
+fn names(text: &mut Text, all: &[Watched<'_>]) {
+    let of = |one: &Watched<'_>| one.live.named().into_iter().map(|name| (one.service.to_owned(), name)).collect();
+    let names: Vec<(String, Named)> = all.iter().flat_map::<Vec<_>, _>(of).take(MAX_SHOWN).collect();
+    if names.is_empty() {
+        return;
+    }
+    let name = "pilotlight_service_name_lookups_total";
+    text.family(name, "counter", "Questions to the DNS for the servers of a name, by outcome: answered, failed.");
+    for (service, one) in &names {
+        for (outcome, count) in [("answered", one.answers), ("failed", one.failures)] {
+            let labels = labels(&[("service", service), ("name", &one.name.to_string()), ("outcome", outcome)]);
+            text.sample(name, &labels, &count);
+        }
+    }
+    let name = "pilotlight_service_name_answer_age_seconds";
+    text.family(name, "gauge", "How old the answer of the DNS is that counts.");
+    for (service, one) in &names {
+        if let Some(answered) = one.answered {
+            let labels = labels(&[("service", service), ("name", &one.name.to_string())]);
+            text.sample(name, &labels, &answered.elapsed().as_secs_f64());
         }
     }
 }
