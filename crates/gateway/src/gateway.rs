@@ -27,7 +27,7 @@ use crate::options::{
 };
 use crate::routes::Table;
 use crate::schedules::Schedules;
-use crate::server_control::ServerChanges;
+use crate::server_changes::ServerChanges;
 use crate::strangers::Strangers;
 use crate::traces::export::Exporter;
 use crate::upstream::lambda::Functions;

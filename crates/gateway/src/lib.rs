@@ -70,6 +70,7 @@ mod route_changes;
 mod routes;
 mod schedules;
 mod scratch;
+mod server_changes;
 mod server_control;
 mod server_line;
 mod server_timing;
@@ -115,7 +116,7 @@ pub use options::{
     DnsOptions, EVENTS_PATH, External, ExternalAddr, ExternalSpec, Family, GatewayOptions, HealthOptions, Inherited,
     IoUring, IssuerOptions, LambdaOptions, Limits, ListenAddr, NameKind, PlainHttp, RedisTier, Reloading, RouteCache,
     RouteLimit, RouteSpec, RouteTo, SendFolder, ServerName, ServerProtocol, ServerSpec, ServerTiming, ServiceTarget,
-    Serving, Settings, Versions, read_sticky_key,
+    Serving, Settings, SpillSpec, Versions, read_sticky_key,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,
@@ -141,7 +142,6 @@ pub use rewrite::{NotARewrite, Rewrite};
 pub use route_changes::RouteChanges;
 pub use schedules::{Missed, ScheduleSpec};
 pub use server_control::{Activity, ServerControl, SetError, Wanted};
-pub use spill::SpillSpec;
 pub use template::{Placeholder, Template, TemplateError};
 pub use traces::{ExportOptions, HeadersFileError, RecordedQuery, TraceOptions, export_header, read_headers_file};
 pub use upgrades::{NotAProtocol, Upgrades};

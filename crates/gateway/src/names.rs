@@ -23,7 +23,8 @@ const MAX_LOOKUPS: usize = 64;
 const EMPTY_TTL: Duration = Duration::from_secs(2);
 /// How long after a failure: the first, and the longest pause.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// How much sooner than it has to be the DNS is asked, so that gateways which were started together do not ask together.
+/// How much sooner than it has to be the DNS is asked, so that gateways which were started together do not ask
+/// together.
 const JITTER: f64 = 0.1;
 
 /// The way to the thread.

@@ -18,7 +18,6 @@ use crate::forwarded::TrustForwarded;
 use crate::networks::Networks;
 use crate::protocols::ServiceProtocol;
 use crate::schedules::ScheduleSpec;
-use crate::spill::SpillSpec;
 use crate::traces::TraceOptions;
 
 mod cgi;
@@ -27,6 +26,7 @@ mod external;
 mod issuers;
 mod lambda;
 mod route;
+mod spill;
 
 pub use crate::listen_addr::ListenAddr;
 pub use cgi::{CgiOptions, SendFolder};
@@ -38,6 +38,7 @@ pub use external::{
 pub use issuers::IssuerOptions;
 pub use lambda::LambdaOptions;
 pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
+pub use spill::SpillSpec;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -1,8 +1,8 @@
-//! Requests that wait because their service has no server, or all of its servers have as many as they may: in order, and
-//! bounded in number and time. All workers share a line.
+//! Requests that wait because their service has no server, or all of its servers have as many as they may: in order,
+//! and bounded in number and time. All workers share a line.
 //!
-//! The first in line looks for a place when one may have become free, and from time to time: that a server is no longer left
-//! out is told to nobody. Whoever comes meanwhile stands behind it.
+//! The first in line looks for a place when one may have become free, and from time to time: that a server is no longer
+//! left out is told to nobody. Whoever comes meanwhile stands behind it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;

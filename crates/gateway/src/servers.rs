@@ -16,8 +16,7 @@ use ring::hmac;
 use crate::options::{External, ExternalAddr, ExternalSpec, ServerName, ServerSpec};
 use crate::protocols::Spoken;
 use crate::server_line::Line;
-use crate::timing::Moment;
-use crate::upstream::server::millis;
+use crate::timing::{Moment, millis};
 
 /// Bytes of what a client is told of a server: of 1,024 servers two are alike once in 10¹³ times.
 const ID_BYTES: usize = 8;

@@ -4,19 +4,9 @@ use std::sync::Arc;
 
 use pilotlight_supervisor::{GivenAway, Service};
 
-use crate::options::{External, ServiceTarget};
+use crate::options::{External, ServiceTarget, SpillSpec};
 
 /// The other service of a service that is started here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpillSpec {
-    /// Its name; it is one that somebody else starts, and speaks HTTP.
-    pub to: String,
-    /// Requests that may wait here, beyond which others go there though there might be room soon. `None`: as many as
-    /// the queue takes.
-    pub queue: Option<usize>,
-}
-
-/// The same, found.
 pub(crate) struct Spill {
     target: ServiceTarget,
     queue: Option<usize>,

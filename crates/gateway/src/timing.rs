@@ -14,6 +14,7 @@ use std::ops::Add;
 use std::time::{Duration, SystemTime};
 
 use nix::time::{ClockId, clock_gettime};
+use pilotlight_balance::Ms;
 use pilotlight_cache::Timestamp;
 use pilotlight_supervisor::StartPhases;
 
@@ -54,6 +55,11 @@ impl Add<Duration> for Moment {
     fn add(self, time: Duration) -> Self {
         Self(self.0.saturating_add(nanos(time)))
     }
+}
+
+/// The same for those who choose servers.
+pub(crate) fn millis(moment: Moment) -> Ms {
+    Ms(moment.as_ns() / 1_000_000)
 }
 
 /// Nanoseconds, as people are told them.

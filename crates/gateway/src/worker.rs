@@ -34,7 +34,7 @@ use crate::request_id::RequestIds;
 use crate::routes::Table;
 use crate::schedules::Schedules;
 use crate::scratch::Scratch;
-use crate::server_control::ServerChanges;
+use crate::server_changes::ServerChanges;
 use crate::spawn::Spawner;
 use crate::strangers::Strangers;
 use crate::timing::Clock;

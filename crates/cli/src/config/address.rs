@@ -161,8 +161,8 @@ pub(super) fn upstream(text: &str, folder: &Path) -> Result<(ExternalAddr, Serve
     Ok((ExternalAddr::Tcp(host, port), protocol))
 }
 
-/// Reads the name of SRV records that tell the servers of a service, `http+srv://_web._tcp.example.org` or the same with
-/// another scheme. `None`: it is something else.
+/// Reads the name of SRV records that tell the servers of a service, `http+srv://_web._tcp.example.org` or the same
+/// with another scheme. `None`: it is something else.
 pub(super) fn srv(text: &str) -> Option<Result<(String, ServerProtocol), Rejected>> {
     const MAX_NAME: usize = 253; // RFC 1035 §2.3.4, without the root's label and the first length
     let (scheme, name) = text.split_once("://")?;

@@ -19,8 +19,7 @@ use crate::metrics::{CLASSES, Distribution, PHASES, Verdict};
 use crate::options::{External, ServiceTarget};
 use crate::servers::{Live, Named};
 use crate::spill::Spill;
-use crate::timing::{Layer, Moment, milliseconds};
-use crate::upstream::server;
+use crate::timing::{Layer, Moment, millis, milliseconds};
 
 /// The whole gateway.
 pub(super) fn gateway(shared: &Shared) -> Value {
@@ -249,7 +248,7 @@ fn may_wait(external: &External, live: &Live) -> bool {
 
 /// What is open at each, and whether it is left out.
 pub(super) fn servers(live: &Live) -> Value {
-    let (now, servers) = (server::millis(Moment::now()), live.now());
+    let (now, servers) = (millis(Moment::now()), live.now());
     let group = servers.group();
     let each = servers.all().iter().enumerate().map(|(index, one)| {
         let (state, left) = match group.state(index, now) {

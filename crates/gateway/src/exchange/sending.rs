@@ -232,8 +232,8 @@ impl Inbound {
         }
     }
 
-    /// Chooses the server that is asked next, of a service whose servers may change. Returns the service if it has none,
-    /// or all of them have as many requests as they may.
+    /// Chooses the server that is asked next, of a service whose servers may change. Returns the service if it has
+    /// none, or all of them have as many requests as they may.
     fn full_servers(&mut self) -> Option<Arc<External>> {
         let (Upstream::External(external, _)
         | Upstream::ExternalHttp2(external, _)

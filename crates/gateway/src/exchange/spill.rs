@@ -1,7 +1,7 @@
 //! A request to a service that is started here and has no room goes to another one, if that has.
 //!
-//! Invariant: a request goes there once at most, with all of its body; if it fails there and may be sent again, it waits
-//! at home.
+//! Invariant: a request goes there once at most, with all of its body; if it fails there and may be sent again, it
+//! waits at home.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -15,8 +15,8 @@ use super::{Asked, ask, judged};
 use crate::options::{External, ExternalAddr, HealthOptions, ServiceTarget};
 use crate::routes::Table;
 use crate::servers::OneServer;
-use crate::timing::Moment;
-use crate::upstream::server::{self, millis};
+use crate::timing::{Moment, millis};
+use crate::upstream::server;
 use crate::worker::{Stop, Worker};
 
 /// The first requests of a gateway go out within this time, if the interval is not shorter.

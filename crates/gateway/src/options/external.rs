@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn other_settings_make_another_service_that_takes_over_what_is_known() {
         use pilotlight_balance::{Ask, Ms};
-        let now = crate::upstream::server::millis(crate::timing::Moment::now());
+        let now = crate::timing::millis(crate::timing::Moment::now());
         let other = || BalanceOptions { connect_timeout: Duration::from_secs(9), ..BalanceOptions::default() };
         let old = Arc::new(external(&[], BalanceOptions::default()));
         old.give(specs(&["a", "b"])).unwrap();

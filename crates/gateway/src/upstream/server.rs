@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use pilotlight_balance::{Ask, Ms, Tried, key};
+use pilotlight_balance::{Ask, Tried, key};
 use pilotlight_proxy_protocol::Version;
 use pilotlight_tls::{Offer, ServerTls};
 
@@ -14,7 +14,7 @@ use crate::admission::asker::{Key, KeyBy, sole_cookie};
 use crate::options::{BalanceBy, External, ExternalAddr};
 use crate::servers::{OneServer, Servers};
 use crate::target::Scheme;
-use crate::timing::Moment;
+use crate::timing::{Moment, millis};
 
 /// A server, as the way to it needs it.
 #[derive(Clone, Copy)]
@@ -191,8 +191,4 @@ fn key_of(by: &BalanceBy, fields: &impl AskerFields, client: impl FnOnce() -> Op
         Key::V6(network) => Some(key(&network.to_be_bytes())),
         Key::Value(value) => Some(key(value)),
     }
-}
-
-pub(crate) fn millis(moment: Moment) -> Ms {
-    Ms(moment.as_ns() / 1_000_000)
 }

@@ -7,8 +7,7 @@ use pilotlight_balance::{RetryCounts, State};
 use super::text::{Text, labels};
 use crate::options::ServiceTarget;
 use crate::servers::{Live, Named, OneServer, Servers};
-use crate::timing::Moment;
-use crate::upstream::server::millis;
+use crate::timing::{Moment, millis};
 
 /// Most servers that have series of their own: the first ones. Those beyond are in `pilotlight status`.
 const MAX_SHOWN: usize = 1024;
