@@ -6,7 +6,6 @@ import subprocess
 import threading
 
 from harness import BINARY, Gateway, config, route, service, setUpModule
-from http1 import eventually
 from test_operate import ADMIN
 from test_servers import Server, ServersCase
 
