@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::{self, Config, Loaded, Ports, Report};
-use crate::dev::Project;
+use crate::dev::{self, Project};
 use crate::labelled::{self, Found};
+use crate::own_log;
 use crate::told::Told;
 
 /// Where it comes from.
@@ -40,6 +41,15 @@ impl Origin {
             Self::File(file, _) => file,
             Self::Development(project) => &project.file,
             Self::Told(told) => told.file(),
+        }
+    }
+
+    /// Events that are printed, unless the environment says which.
+    pub(crate) fn levels(&self) -> &str {
+        match self {
+            Self::File(_) => own_log::DEFAULT_LEVELS,
+            Self::Development(_) => dev::LEVELS,
+            Self::Told(told) => told.levels(),
         }
     }
 

@@ -145,7 +145,7 @@ fn start(
     let Loaded { config, warnings } = loaded;
     stderr.print(&warnings.render(commands::style_for_stderr()));
     let logs = Logs::open(&config.operate, stderr)?;
-    own_log::start(&logs.own, stderr, origin.project().map_or(own_log::DEFAULT_LEVELS, |_| dev::LEVELS));
+    own_log::start(&logs.own, stderr, origin.levels());
     let (orders, ordered) = mpsc::unbounded_channel(); // at most as many as the admin interface has connections
     // Before anybody knows that there is somebody to signal.
     let signals = Signals::install(ordered).context("signals cannot be waited for")?;

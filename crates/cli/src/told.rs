@@ -14,6 +14,8 @@ type Started = Box<dyn FnOnce(Following) + Send>;
 pub struct Told {
     /// The name that it has in reports, and whose folder paths are relative to.
     file: PathBuf,
+    /// Events that are printed.
+    levels: &'static str,
     text: Mutex<Arc<str>>,
     started: Mutex<Option<Started>>,
 }
@@ -27,13 +29,22 @@ pub struct Following {
 }
 
 impl Told {
-    /// A first text.
-    pub fn new(file: PathBuf, text: String, started: impl FnOnce(Following) + Send + 'static) -> Arc<Self> {
-        Arc::new(Self { file, text: Mutex::new(text.into()), started: Mutex::new(Some(Box::new(started))) })
+    /// A first text. `levels`: which events are printed (`info,kube=warn`), unless `PILOTLIGHT_LOG` says it.
+    pub fn new(
+        file: PathBuf,
+        text: String,
+        levels: &'static str,
+        started: impl FnOnce(Following) + Send + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { file, levels, text: Mutex::new(text.into()), started: Mutex::new(Some(Box::new(started))) })
     }
 
     pub(crate) fn file(&self) -> &Path {
         &self.file
+    }
+
+    pub(crate) fn levels(&self) -> &str {
+        self.levels
     }
 
     pub(crate) fn text(&self) -> Arc<str> {

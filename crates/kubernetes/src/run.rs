@@ -17,6 +17,9 @@ use pilotlight_printable::printable_lines;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::arguments::Arguments;
 use crate::base::Base;
@@ -33,6 +36,8 @@ use crate::watch::{Told, Watches};
 
 /// Changes that wait for the owner; watches wait beyond it.
 const MAX_CHANGES: usize = 1024;
+/// What the client of the API says of its failures, we say in other words.
+const LEVELS: &str = "info,pilotlight_redis=error,kube_runtime=off,kube_client=off";
 /// Services that somebody waits for and that nobody has looked at yet; more are found by looking.
 const MAX_WANTED: usize = 1024;
 /// How long `--print` waits for the cluster.
@@ -101,7 +106,9 @@ fn options(arguments: &Arguments, folder: &Path) -> Options {
 
 /// Prints the configuration, and what is refused.
 fn print(arguments: &Arguments) -> anyhow::Result<Ended> {
-    tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).without_time().init();
+    let filter: Targets = LEVELS.parse()?;
+    let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).with_ansi(false).without_time();
+    lines.finish().with(filter).init();
     let base = Base::read(arguments.config.as_deref())?;
     let Cluster { runtime, client, .. } = Cluster::connect(arguments)?;
     let snapshot = runtime.block_on(snapshot(arguments, client))?;
@@ -177,7 +184,7 @@ fn serve(arguments: Arguments) -> anyhow::Result<Ended> {
     let file = base.file().to_owned();
     let certificates = folder.path().to_owned();
     let beside = Beside { arguments, cluster, base, options, certificates, ready, probes, stopped, done };
-    let told = embedded::Told::new(file, first, move |following| beside.start(following));
+    let told = embedded::Told::new(file, first, LEVELS, move |following| beside.start(following));
     let result = embedded::run(&told);
     let _ = stop.send(true); // whoever does not listen has ended
     // Ends with an error when the other side is done: nothing is ever sent.
