@@ -85,7 +85,8 @@ class Pod(threading.Thread):
             begin = time.monotonic()
             with self.log.open("ab") as log:
                 folder = container.get("workingDir")
-                self.process = sandbox.start(argv, environment, self.address, mounts, log, folder)
+                security = container.get("securityContext", {})
+                self.process = sandbox.start(argv, environment, self.address, mounts, security, log, folder)
             self._watch(container)
             if self.ending.is_set():
                 return

@@ -42,14 +42,21 @@ MOUNTED = """
 mkdir -p {target}
 mount --bind {source} {target}
 """
+READ_ONLY = """
+mount -o remount,bind,ro /
+"""
+NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
 
 
-def start(argv, environment, address, mounts, log, folder=None):
+def start(argv, environment, address, mounts, security, log, folder=None):
     """The process, which is in its namespaces when it becomes `argv`.
 
-    `mounts`: (folder here, path in the container)
+    `mounts`: (folder here, path in the container). `security`: the container's `securityContext`, of which capabilities
+    and a root that is read only are heeded.
     """
-    script = _script(address, mounts)
+    script = _script(address, mounts) + (READ_ONLY if security.get("readOnlyRootFilesystem") else "")
+    if "ALL" in security.get("capabilities", {}).get("drop", []):
+        argv = NO_CAPABILITIES + argv
     # `unshare` and the shell become the program: its process is the one that is returned.
     return subprocess.Popen(
         ["unshare", "--net", "--mount", "sh", "-ec", script + '\nexec "$@"', "container", *argv],
