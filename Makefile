@@ -1,7 +1,7 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help site recording screenshots run test test-all adversary h2spec soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
+.PHONY: help site recording screenshots run test test-all test-kubernetes adversary h2spec soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -29,6 +29,12 @@ test: ## install what the tests need, build, run every suite in its short form; 
 test-all: ## the same in the long form, as CI does: more bytes, more time for the adversary
 	@scripts/setup.sh test
 	@scripts/test.py --long $(ARGS)
+
+test-kubernetes: ## the gateway in a cluster with a real control plane, which is built first, once, in some twenty minutes; TESTS="-k word" some of them
+	@scripts/setup.sh kubernetes
+	@tests/kubernetes/build.sh
+	@cargo build --quiet --workspace
+	@target/venv/bin/python -B tests/kubernetes/cluster.py inside -- target/venv/bin/python -B -m pytest tests/kubernetes --config-file tests/kubernetes/pytest.ini $(TESTS)
 
 adversary: ## hostile clients, services, neighbours, disks and Redis against a real gateway; TIME=seconds SEED=number ONLY=part
 	@cargo build --quiet -p pilotlight -p users

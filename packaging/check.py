@@ -21,7 +21,7 @@ def toml(path):
     return tomllib.loads(path.read_text())
 
 
-# Where the SDKs without a package here repeat the version.
+# Where the SDKs without a package here, and what installs the image, repeat the version.
 SDKS = {
     "sdk/python/pilotlight/_pipe.py": r'__version__ = "([^"]*)"',
     "sdk/python/native/Cargo.toml": r'^version = "([^"]*)"',
@@ -37,6 +37,9 @@ SDKS = {
     "sdk/dotnet/Pilotlight/Pilotlight.csproj": r"<Version>([^<]*)</Version>",
     "sdk/dotnet/AspNetCore/Pilotlight.AspNetCore.csproj": r"<Version>([^<]*)</Version>",
     "sdk/java/pom.xml": r"<version>([^<]*)</version>",
+    "packaging/kubernetes/pilotlight.yaml": r"image: localhost/pilotlight:(\S+)",
+    "packaging/kubernetes/chart/values.yaml": r"^image: localhost/pilotlight:(\S+)",
+    "packaging/kubernetes/chart/Chart.yaml": r"^appVersion: (\S+)",
 }
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what a part of this project needs, and only what is missing: scripts/setup.sh demo | test | lint | packages | site
+# Installs what a part of this project needs, and only what is missing: scripts/setup.sh demo | test | kubernetes | lint | packages | site
 # Everything but system packages goes below target/ (and sdk/node/node_modules); sudo is used only for system packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +12,7 @@ MCP_VERSIONS="1.30.0 2.3.0"
 readonly MDBOOK_VERSION=0.5.4 # likewise
 readonly NODE_MAJOR=18 # what sdk/node needs
 readonly GO_MINOR=19 # of Go 1, what sdk/go needs
+readonly GO_OF_KUBERNETES=26 # what tests/kubernetes/go.mod asks
 readonly NODE_OF_TESTS=20 # what tests/http-cache-tests needs
 readonly APT_WAIT=300 # seconds that another apt-get is waited for
 packages=() # system packages that are missing
@@ -149,10 +150,10 @@ check_node() {
 }
 
 check_go() {
-  local version minor
+  local version minor needed=$1
   version=$(go env GOVERSION)
   minor=${version#go1.}
-  [ "${minor%%[!0-9]*}" -ge "$GO_MINOR" ] || die "go is $version, at least go1.$GO_MINOR is needed; see https://go.dev/dl"
+  [ "${minor%%[!0-9]*}" -ge "$needed" ] || die "go is $version, at least go1.$needed is needed; see https://go.dev/dl"
 }
 
 # Whether the environment has all of these modules.
@@ -248,7 +249,7 @@ for_test() {
   fi
   install_packages
   check_node "$NODE_OF_TESTS"
-  check_go
+  check_go "$GO_MINOR"
   make_venv
   if ! has_modules flask; then
     say "installing Flask into $VENV, for the tests of WSGI"
@@ -349,6 +350,27 @@ for_site() {
   install_mdbook
 }
 
+for_kubernetes() {
+  check_rust
+  need python3 python3 "tests of Kubernetes"
+  need go golang-go "the programs of Kubernetes, which are built here"
+  need curl curl "tests of Kubernetes"
+  need ip iproute2 "networks of pods"
+  need unshare util-linux "networks of pods"
+  need openssl openssl "certificates of the cluster"
+  install_packages
+  check_go "$GO_OF_KUBERNETES"
+  make_venv
+  if ! has_modules pytest; then
+    say "installing pytest into $VENV"
+    pip_install pytest==9.2.0 || die "it could not be installed (see above)"
+  fi
+  if ! has_modules yaml; then
+    say "installing PyYAML into $VENV, which reads the manifests"
+    pip_install PyYAML==6.0.4 || die "it could not be installed (see above)"
+  fi
+}
+
 for_packages() {
   check_rust
   need python3 python3 "the scripts in packaging, the wheel"
@@ -393,6 +415,7 @@ case "${1:-}" in
   test) for_test ;;
   lint) for_lint ;;
   packages) for_packages ;;
+  kubernetes) for_kubernetes ;;
   site) for_site ;;
-  *) die "usage: scripts/setup.sh demo | test | lint | packages | site" ;;
+  *) die "usage: scripts/setup.sh demo | test | kubernetes | lint | packages | site" ;;
 esac

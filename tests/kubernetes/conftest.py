@@ -103,7 +103,8 @@ class Installed:
                 continue
 
     def log(self, name):
-        return "\n".join(path.read_text(errors="replace") for path in self.cluster.folder.glob(f"pods/{OWN}_{name}_*/log"))
+        logs = self.cluster.folder.glob(f"pods/{OWN}_{name}_*/log")
+        return "\n".join(path.read_text(errors="replace") for path in logs)
 
     def get(self, host, target="/", address=None, timeout=20.0, port=HTTP, fields=()):
         with Client((address or self.address(), port), timeout) as client:
@@ -128,7 +129,8 @@ def condition_of_pod(pod, kind):
 class Load:
     """Requests without a pause from several connections, over all replicas of the gateway; `with Load(…) as load`."""
 
-    def __init__(self, addresses, host, target="/", connections=4, port=HTTP):
+    def __init__(self, addresses, host, target="/", connections=4, port=HTTP, pause=0.0):
+        self.pause = pause  # seconds between requests of one connection
         self.addresses = itertools.cycle(list(addresses))
         self.host, self.target, self.port = host, target, port
         self.results = Counter()
@@ -163,6 +165,7 @@ class Load:
                 if answer.get("connection") == "close":
                     client.close()
                     client = None
+                self._stopping.wait(self.pause)
             except Exception as error:  # noqa: BLE001: whatever it was, it is a failed request
                 self.results["error"] += 1
                 self.failures.append((time.time(), address, repr(error)))
@@ -212,7 +215,7 @@ class Space:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
     folder = os.environ.get("KUBERNETES_FOLDER") or tmp_path_factory.mktemp("cluster")
-    with Cluster(folder) as started:
+    with Cluster(folder, with_kwok=True) as started:
         yield started
 
 
