@@ -82,7 +82,8 @@ class Installed:
         return wait(lambda: min(self.ready().values(), default=None), "a replica is ready")
 
     def leader(self):
-        return self.api.get(path_of("coordination.k8s.io/v1", "leases", OWN, "pilotlight"))["spec"].get("holderIdentity")
+        lease = self.api.get(path_of("coordination.k8s.io/v1", "leases", OWN, "pilotlight"))
+        return lease["spec"].get("holderIdentity")
 
     def processes(self, name):
         """The processes of a replica, its first before those that it started."""

@@ -22,6 +22,10 @@ LIMIT = 3600.0  # seconds
 RESULT = re.compile(r"^\s*--- (PASS|FAIL|SKIP): TestGatewayAPI/(\w+) \(", re.MULTILINE)
 
 
+def enforce(api, level):
+    api.merge(f"/api/v1/namespaces/{OWN}", {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}})
+
+
 @pytest.fixture(scope="module")
 def alone(installed):
     """One replica of its own class that listens where Gateways say; the others do not run meanwhile."""
@@ -38,14 +42,14 @@ def alone(installed):
     del container["securityContext"]["capabilities"]
     api.merge(f"{path}/pilotlight/scale", {"spec": {"replicas": 0}})
     wait(lambda: not installed.pods(), "the other replicas are gone")
-    api.merge(f"/api/v1/namespaces/{OWN}", {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}})
+    enforce(api, "baseline")
     controller = {"controllerName": "pilotlight.dev/gateway"}
     api.apply(named("gateway.networking.k8s.io/v1", "GatewayClass", CLASS, spec=controller))
     api.apply(made)
     wait(lambda: api.get(f"{path}/{CLASS}")["status"].get("readyReplicas") == 1, "the replica is ready")
     yield installed
     api.delete(f"{path}/{CLASS}")
-    api.merge(f"/api/v1/namespaces/{OWN}", {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
+    enforce(api, "restricted")
     api.merge(f"{path}/pilotlight/scale", {"spec": {"replicas": 2}})
     wait(lambda: len(installed.ready()) == 2, "two replicas are ready")
 
