@@ -12,6 +12,7 @@ and ports are nobody else's, and all that runs there ends with the command. A co
 import argparse
 import ctypes
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import yaml
 from api import Api, ApiError, eventually, write_kubeconfig
-from pod import make_folder
+from pod import images, make_folder
 from sandbox import BRIDGE, BRIDGE_ADDRESS, PREFIX
 
 HERE = Path(__file__).resolve().parent
@@ -37,8 +38,8 @@ PDEATHSIG = 1  # prctl(2)
 FAST = ["--kube-api-qps=300", "--kube-api-burst=600"]
 IMAGES = {
     "pilotlight": [os.environ.get("PILOTLIGHT", str(ROOT / "target" / "debug" / "pilotlight"))],
-    # A server of no work for the conformance suite's pods of DNS, which its HTTP profile does not ask.
-    "coredns": ["sleep", "infinity"],
+    # The conformance suite has pods of DNS, which its HTTP profile does not ask.
+    "coredns": [sys.executable, "-c", "import signal; signal.pause()"],
 }
 
 
@@ -80,12 +81,12 @@ link set {BRIDGE} up
 class Cluster:
     """`with Cluster(folder) as cluster: cluster.api.apply(…)`, inside."""
 
-    def __init__(self, folder, images=None, with_kwok=False):
+    def __init__(self, folder, more_images=None, with_kwok=False):
         if not os.environ.get(INSIDE):
             raise ClusterError("this runs inside of tests/kubernetes/cluster.py")
         self.folder = make_folder(folder)
         self.programs = programs()
-        self.images = IMAGES | {"echo-basic": [str(self.programs / "echo-basic")]} | (images or {})
+        self.images = IMAGES | {"echo-basic": [str(self.programs / "echo-basic")]} | (more_images or {})
         self.with_kwok = with_kwok
         self.server = f"https://{ADDRESS}:{API_PORT}"
         self.running = {}
@@ -231,10 +232,10 @@ class Cluster:
         )
 
     def _start_kubelet(self):
-        images = [f"--image={name}={' '.join(argv)}" for name, argv in self.images.items()]
+        known = [f"--image={name}={shlex.join(argv)}" for name, argv in self.images.items()]
         script = [sys.executable, "-B", str(HERE / "kubelet.py")]
-        # Its own certificate would be that of a node; the double asks for more (tokens, all pods).
-        self._spawn("kubelet", [*script, "--kubeconfig", self.kubeconfig, "--folder", self.folder, *images])
+        # As an administrator: a node's rights end at its own pods, and the double asks for tokens of any.
+        self._spawn("kubelet", [*script, "--kubeconfig", self.kubeconfig, "--folder", self.folder, *known])
         self._wait("kubelet", self._node_is_ready)
 
     def _node_is_ready(self):
@@ -337,9 +338,7 @@ def _is_established(kind):
 
 def run(options):
     with tempfile.TemporaryDirectory(prefix="pilotlight-kubernetes-") as temporary:
-        images = dict(word.split("=", 1) for word in options.image)
-        images = {name: program.split() for name, program in images.items()}
-        with Cluster(options.folder or temporary, images, options.kwok) as cluster:
+        with Cluster(options.folder or temporary, images(options.image), options.kwok) as cluster:
             paths = f"{cluster.programs}:{os.environ['PATH']}"
             environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "PATH": paths}
             return subprocess.run(options.command, env=environment).returncode

@@ -8,6 +8,7 @@ import base64
 import http.client
 import json
 import re
+import shlex
 import signal
 import socket
 import ssl
@@ -354,7 +355,7 @@ def expand(text, values):
 def images(words):
     """NAME=PROGRAM WORD… of the command line."""
     split = (word.split("=", 1) for word in words)
-    return {name: program.split() for name, program in split}
+    return {name: shlex.split(program) for name, program in split}
 
 
 def make_folder(path):
