@@ -33,7 +33,6 @@ ADDRESS = "10.90.0.1"  # of the API server: one that pods reach as well
 API_PORT, ETCD_PORT, ETCD_PEER_PORT, KWOK_PORT = 6443, 2379, 2380, 10247
 SERVICES = "10.92.0.0/16"  # virtual addresses that nothing here answers: there is no kube-proxy
 START = 120.0  # seconds, for each program
-STOP = 10.0
 PDEATHSIG = 1  # prctl(2)
 FAST = ["--kube-api-qps=300", "--kube-api-burst=600"]
 IMAGES = {
@@ -118,15 +117,11 @@ class Cluster:
         print(f"cluster: up in {time.monotonic() - begin:.1f} s, in {self.folder}", file=sys.stderr, flush=True)
 
     def stop(self):
-        for process in reversed(self.running.values()):
-            process.terminate()
-        end = time.monotonic() + STOP
+        """Pods end with the namespaces."""
         for process in self.running.values():
-            try:
-                process.wait(max(0.0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+        for process in self.running.values():
+            process.wait()
         self.running.clear()
 
     def user(self, name, *groups):
