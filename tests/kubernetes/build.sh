@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 readonly CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/pilotlight
-VERSION=$(sed -n 's|^\tk8s.io/kubernetes v||p' go.mod)
+VERSION=$(sed -n 's|^\tk8s.io/kubernetes v\([0-9.]*\).*|\1|p' go.mod)
 OUT=$CACHE/kubernetes-$VERSION-$(cat go.mod go.sum build.sh | sha256sum | cut -c 1-8)
 readonly VERSION OUT
 readonly SAID=k8s.io/component-base/version # what the programs say of themselves
