@@ -109,7 +109,7 @@ class Cluster:
         self._start_etcd()
         self.kubeconfig = self.user("admin", "system:masters")
         self.start_api()
-        self.apply_crds()
+        self._create_crds()
         self._start_controllers()
         self._start_kubelet()
         if self.with_kwok:
@@ -167,7 +167,7 @@ class Cluster:
         path = self.folder / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def apply_crds(self):
+    def _create_crds(self):
         things = [
             thing
             for path in sorted((self.programs / "gateway-api").glob("*.yaml"))
@@ -175,7 +175,7 @@ class Cluster:
             if thing
         ]
         for thing in things:
-            self.api.apply(thing)
+            self.api.create(thing)
         kinds = [thing for thing in things if thing["kind"] == "CustomResourceDefinition"]
         for kind in kinds:
             if not eventually(lambda path=self.api.path(kind): _is_established(self.api.get(path)), START):
