@@ -211,7 +211,7 @@ class Cluster:
             f"--kubeconfig={self.user('system:kube-controller-manager')}",
             f"--service-account-private-key-file={made.accounts}",
             f"--root-ca-file={made.authority}",
-            "--use-service-account-credentials=false",
+            "--use-service-account-credentials=true",
             "--leader-elect=false",
             "--secure-port=0",
             # An API server that is away for long must not make the double's node one that was lost.
