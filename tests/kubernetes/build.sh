@@ -54,6 +54,17 @@ copy_crds() {
   mv "$OUT/.gateway-api" "$OUT/gateway-api"
 }
 
+# What KWOK's nodes and pods do, from its module.
+copy_stages() {
+  local from each
+  [ -e "$OUT/kwok.yaml" ] && return
+  from=$(go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)
+  for each in "$from"/kustomize/stage/{node/fast,node/heartbeat-with-lease,pod/fast}/{node,pod}-*.yaml; do
+    [ ! -e "$each" ] || { echo --- && cat "$each"; }
+  done >"$OUT/.kwok.yaml"
+  mv "$OUT/.kwok.yaml" "$OUT/kwok.yaml"
+}
+
 main() {
   command -v go >/dev/null || { say "go is missing: scripts/setup.sh test installs it"; exit 1; }
   mkdir -p "$OUT"
@@ -62,6 +73,7 @@ main() {
   say "downloading modules"
   go mod download
   copy_crds
+  copy_stages
   local at=0 each
   for each in "${PROGRAMS[@]}"; do
     at=$((at + 1))

@@ -243,6 +243,7 @@ class Cluster:
         self._run(
             "kwok",
             f"--kubeconfig={self.kubeconfig}",
+            f"--config={self.programs / 'kwok.yaml'}",
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             "--manage-all-nodes=false",
             "--cidr=10.93.0.0/16",
