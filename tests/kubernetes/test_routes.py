@@ -254,7 +254,7 @@ def test_what_is_deleted_is_no_longer_served(installed, space):
 
 def test_a_named_port_of_a_service(installed, space):
     space.backend(service=False)
-    space.apply(service("app", space.name, name="strange", port=81))
+    space.apply(service("app", space.name, "strange"))
     made = ingress("web", space.name, space.host, "app")
     made["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]["port"] = {"name": "strange"}
     space.apply(made)

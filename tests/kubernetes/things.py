@@ -45,9 +45,9 @@ def deployment(name, namespace, replicas=1, drain=0, annotations=None, kind="Dep
     return annotated(made, annotations) if annotations else made
 
 
-def service(name, namespace, app=None, **port):
-    ports = [{"name": "http", "port": 80, "targetPort": "web"} | port]
-    return named("v1", "Service", name, namespace, spec={"selector": {"app": app or name}, "ports": ports})
+def service(name, namespace, port_name="http"):
+    ports = [{"name": port_name, "port": 80, "targetPort": "web"}]
+    return named("v1", "Service", name, namespace, spec={"selector": {"app": name}, "ports": ports})
 
 
 def ingress(name, namespace, host, to, path="/", tls=None):
