@@ -3,6 +3,7 @@
 import http.client
 import itertools
 import os
+import re
 import signal
 import sys
 import threading
@@ -227,7 +228,7 @@ def installed(cluster):
 
 @pytest.fixture
 def space(cluster, request):
-    name = request.node.name.removeprefix("test_").replace("_", "-").split("[")[0][:40].strip("-")
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[-50:].strip("-")
     cluster.api.apply(things.named("v1", "Namespace", name))
     wait(lambda: cluster.api.find(path_of("v1", "serviceaccounts", name, "default")), "the namespace has its account")
     yield Space(cluster, name)

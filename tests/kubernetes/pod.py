@@ -92,6 +92,8 @@ class Pod(threading.Thread):
             if self.ending.is_set():
                 return
             status = self.process.wait()
+            with self.log.open("a") as log:
+                log.write(f"double: {now()}: it ended with {status}\n")
             policy = self.pod["spec"].get("restartPolicy", "Always")
             ended = {"terminated": {"exitCode": max(status, 128 - status if status < 0 else 0), "finishedAt": now()}}
             if policy == "Never" or (policy == "OnFailure" and status == 0):
@@ -115,6 +117,8 @@ class Pod(threading.Thread):
             for probe in waiting:
                 probe.look()
             if (liveness and liveness.failed) or (startup and startup.failed):
+                with self.log.open("a") as log:
+                    log.write(f"double: {now()}: its probes failed too often\n")
                 self._end(self.pod["spec"].get("terminationGracePeriodSeconds", 30))
                 return
             is_up = not startup or startup.passed

@@ -23,7 +23,7 @@ _names = itertools.count(1)
 NETWORKED = """
 ip -batch - <<END
 link set lo up
-link add eth0 type veth peer name {outside} netns {init}
+link add eth0 address {hardware} type veth peer name {outside} netns {init}
 addr add {address}/{prefix} dev eth0
 link set eth0 up
 route add default via {gateway}
@@ -71,9 +71,10 @@ def start(argv, environment, address, mounts, security, log, folder=None):
 
 def _script(address, mounts):
     outside = f"v{os.getpid()}x{next(_names)}"
-    lines = NETWORKED.format(
-        outside=outside, init=INIT, address=address, prefix=PREFIX, gateway=BRIDGE_ADDRESS, bridge=BRIDGE
-    )
+    # One address, one hardware address: a container that is started again is where neighbours remember it.
+    hardware = ":".join(["02", "00", *(f"{int(part):02x}" for part in address.split("."))])
+    named = {"outside": outside, "address": address, "hardware": hardware}
+    lines = NETWORKED.format(init=INIT, prefix=PREFIX, gateway=BRIDGE_ADDRESS, bridge=BRIDGE, **named)
     if not mounts:
         return lines
     lines += "mount -t tmpfs tmpfs /run\n"
