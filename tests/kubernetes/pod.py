@@ -31,6 +31,10 @@ class Refused(Exception):
     """A pod that this double cannot run."""
 
 
+def _refused(error):
+    return {"waiting": {"reason": "CreateContainerConfigError", "message": str(error)}}
+
+
 def now():
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -70,9 +74,14 @@ class Pod(threading.Thread):
             if len(spec["containers"]) != 1 or spec.get("initContainers"):
                 raise Refused("the double runs pods of one container")
             self.folder.mkdir(parents=True)
-            self._live(spec["containers"][0])
-        except (Refused, ApiError, FileNotFoundError) as error:
-            self._say("Pending", {"waiting": {"reason": "CreateContainerConfigError", "message": str(error)}})
+            while not self.ending.is_set():
+                try:
+                    self._live(spec["containers"][0])
+                except ApiError as error:  # what it mounts is not there yet, say
+                    self._say("Pending", _refused(error))
+                    self.ending.wait(API_AWAY)
+        except (Refused, FileNotFoundError) as error:
+            self._say("Pending", _refused(error))
             self.ending.wait()
         finally:
             self._stop()
