@@ -28,7 +28,7 @@ def enforce(api, level):
 
 @pytest.fixture(scope="module")
 def alone(installed):
-    """One replica of its own class that listens where Gateways say; the others do not run meanwhile."""
+    """One replica that listens where Gateways say; the others do not run meanwhile."""
     api, path = installed.api, f"/apis/apps/v1/namespaces/{OWN}/deployments"
     made = copy.deepcopy(next(one for one in documents(MANIFESTS / "pilotlight.yaml") if one["kind"] == "Deployment"))
     made["metadata"]["name"] = CLASS
@@ -37,7 +37,8 @@ def alone(installed):
     template["metadata"]["labels"] = {"app": CLASS}
     template["spec"]["topologySpreadConstraints"] = []
     container = template["spec"]["containers"][0]
-    container["args"] = ["kubernetes", "--config=/etc/pilotlight/pilotlight.toml", f"--class-name={CLASS}"]
+    # Of every class: the suite makes one of its own.
+    container["args"] = ["kubernetes", "--config=/etc/pilotlight/pilotlight.toml"]
     # Ports below 1024: a capability that the namespace's pods may not have. The double gives what is not dropped.
     del container["securityContext"]["capabilities"]
     api.merge(f"{path}/pilotlight/scale", {"spec": {"replicas": 0}})
