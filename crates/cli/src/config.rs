@@ -62,6 +62,7 @@ mod listeners;
 mod load;
 mod logs;
 mod model;
+mod named_files;
 mod networks;
 mod operate;
 mod pattern;
@@ -88,6 +89,7 @@ mod syntax;
 mod tls;
 mod traces;
 mod value;
+mod variables;
 mod when;
 mod words;
 
@@ -96,8 +98,9 @@ pub use listeners::Ports;
 pub(crate) use listeners::listener_findings;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, load_for, load_text, parse, reread};
 pub use model::{
-    AdminSocket, CacheRedis, Config, Containers, Listener, LogFormat, LogOptions, Operate, PageFile, RedisUrl, Service,
+    AdminSocket, CacheRedis, Config, Containers, Listener, LogFormat, LogOptions, Operate, RedisUrl, Service,
     ServiceKind, Tls, Traces, TracesWords, Workers,
 };
+pub use named_files::PageFile;
 pub use render::Style;
 pub use report::Report;

@@ -47,7 +47,7 @@ impl Origin {
     /// Events that are printed, unless the environment says which.
     pub(crate) fn levels(&self) -> &str {
         match self {
-            Self::File(_) => own_log::DEFAULT_LEVELS,
+            Self::File(..) => own_log::DEFAULT_LEVELS,
             Self::Development(_) => dev::LEVELS,
             Self::Told(told) => told.levels(),
         }

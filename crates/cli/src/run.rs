@@ -27,7 +27,7 @@ use crate::reload::{self, Followed, Live};
 use crate::runtime_folder::{self, For};
 use crate::service_log;
 use crate::settings;
-use crate::signals::{SignalEvent, Signals};
+use crate::signals::{SignalEvent, Signals, stop_when_told_again};
 use crate::standard_error::StandardError;
 use crate::tls::LiveTls;
 use crate::upgrade::{self, Handover, Predecessor, StartingSuccessor, Successor, Taken};
@@ -443,18 +443,6 @@ impl Running {
             }
         }
         done.map(|plan| plan.to_json())
-    }
-}
-
-fn stop_when_told_again(mut signals: Signals, stderr: StandardError) {
-    let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
-        while !matches!(signals.next(), SignalEvent::Stop(_)) {}
-        stderr.say("pilotlight: told again, stopping at once");
-        stderr.finish();
-        std::process::exit(1); // the guardian kills what is left
-    });
-    if let Err(e) = impatient {
-        tracing::warn!("a second signal will not be noticed: {e}");
     }
 }
 

@@ -9,6 +9,8 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::standard_error::StandardError;
+
 /// What is asked for.
 #[derive(Debug)]
 pub(crate) enum SignalEvent {
@@ -18,6 +20,19 @@ pub(crate) enum SignalEvent {
     Do(Asked),
     /// By somebody who waits for an answer.
     Order(Order),
+}
+
+/// Ends the process at once when it is told to end again.
+pub(crate) fn stop_when_told_again(mut signals: Signals, stderr: StandardError) {
+    let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
+        while !matches!(signals.next(), SignalEvent::Stop(_)) {}
+        stderr.say("pilotlight: told again, stopping at once");
+        stderr.finish();
+        std::process::exit(1); // the guardian kills what is left
+    });
+    if let Err(e) = impatient {
+        tracing::warn!("a second signal will not be noticed: {e}");
+    }
 }
 
 /// The signals, known from the moment on at which this exists: none of them ends the process by itself any more.

@@ -60,6 +60,7 @@ mod second_tier;
 mod sending;
 pub(crate) mod site;
 mod spill;
+mod spilled;
 mod unread;
 mod validation;
 

@@ -136,11 +136,7 @@ impl Gateway {
         if events.len() != workers {
             return Err(GatewayError::Events { workers, events: events.len() });
         }
-        let mut legacy = Legacy::new(options.inherited);
-        let bound: Result<Vec<Bound>, _> =
-            options.listen.iter().map(|addr| listen::bind(addr, workers, &mut legacy)).collect();
-        let new = NewListeners::of(bound?, options.listen)?;
-        drop(legacy);
+        let new = NewListeners::inheriting(options.inherited, options.listen, workers)?;
         let abandoned = options.cache.as_ref().map(|cache| cache.abandoned).unwrap_or_default();
         let tiers = options.cache.map(|cache| Tiers::start(cache, options.redis)).transpose()?;
         let Tiers { cache, second, coherence } = tiers.unwrap_or_default();
@@ -335,6 +331,13 @@ impl Gateway {
 }
 
 impl NewListeners {
+    /// Binds them; what a process before this one has bound is taken.
+    fn inheriting(inherited: Vec<Inherited>, wanted: Vec<ListenAddr>, workers: usize) -> Result<Self, ListenError> {
+        let mut legacy = Legacy::new(inherited);
+        let bound = wanted.iter().map(|addr| listen::bind(addr, workers, &mut legacy)).collect::<Result<_, _>>()?;
+        Self::of(bound, wanted)
+    }
+
     fn of(bound: Vec<Bound>, wanted: Vec<ListenAddr>) -> Result<Self, ListenError> {
         let cloned = |bound: Bound| match bound.listeners() {
             Ok(listeners) => Ok((bound, listeners)),

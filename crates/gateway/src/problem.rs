@@ -4,11 +4,10 @@
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use pilotlight_files::FileError;
-use pilotlight_http1::Malformed;
 use pilotlight_printable::printable;
 use pilotlight_supervisor::{Phase, StartError};
 use serde_json::{Value, json};
@@ -23,9 +22,11 @@ use crate::upstream::UpstreamError;
 
 mod form;
 mod page;
+mod raw;
 mod trace;
 
 use form::Form;
+pub(crate) use raw::{header_timeout, plain_http, refusal};
 
 /// When to come again where keys are missing: they are asked for about as often.
 const NO_KEYS_RETRY: Duration = Duration::from_secs(5);
@@ -461,51 +462,4 @@ fn problem_response(status: StatusCode, members: &Value) -> Response<Bytes> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-/// The whole response to what is no request, by the rule that it breaks.
-pub(crate) fn refusal(rule: Malformed, limits: &Limits) -> (StatusCode, BytesMut) {
-    let refusal = rule.refusal();
-    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-    let detail = match rule {
-        Malformed::HeadTooLarge => format!(
-            "the request line and header fields are larger than limits.header_size ({} bytes)",
-            limits.header_size
-        ),
-        Malformed::TooManyFields => {
-            format!("the request has more header fields than limits.header_count ({})", limits.header_count)
-        }
-        rule => format!("the request could not be parsed as HTTP/1.1: {rule} ({})", refusal.section),
-    };
-    (status, raw(status, &detail))
-}
-
-/// The whole response to a client whose head did not come in time.
-pub(crate) fn header_timeout(limit: Duration) -> BytesMut {
-    raw(
-        StatusCode::REQUEST_TIMEOUT,
-        &format!("the request's header fields did not arrive within limits.header_timeout ({} s)", limit.as_secs_f32()),
-    )
-}
-
-/// The whole response to a client that speaks HTTP without TLS where TLS is spoken.
-pub(crate) fn plain_http() -> BytesMut {
-    raw(StatusCode::BAD_REQUEST, "this port speaks TLS: use https:// instead of http://")
-}
-
-fn raw(status: StatusCode, detail: &str) -> BytesMut {
-    let title = status.canonical_reason().unwrap_or("Error");
-    let id = crate::request_id::RequestId::random();
-    let document =
-        json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail, "request_id": id.as_str() })
-            .to_string();
-    let date = httpdate::fmt_http_date(std::time::SystemTime::now());
-    let head = format!(
-        "HTTP/1.1 {} {title}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\ncache-control: no-store\r\n\
-         x-request-id: {}\r\nconnection: close\r\ndate: {date}\r\n\r\n{document}",
-        status.as_u16(),
-        document.len(),
-        id.as_str(),
-    );
-    BytesMut::from(head.as_str())
 }

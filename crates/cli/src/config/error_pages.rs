@@ -6,7 +6,8 @@ use pilotlight_gateway::{ErrorPage, ErrorPages, ErrorStatus, Template};
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::{Config, PageFile, joined};
+use super::model::{Config, joined};
+use super::named_files::PageFile;
 use super::schema::{Key, Part};
 use super::section::{Field, Section, noted};
 use super::shown::shown;

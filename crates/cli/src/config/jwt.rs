@@ -11,7 +11,8 @@ use toml::de::DeValue;
 
 use super::caching;
 use super::diagnostic::{Code, Diagnostic, Span};
-use super::model::{AdmissionFile, AdmissionFileKind, joined};
+use super::model::joined;
+use super::named_files::{AdmissionFile, AdmissionFileKind};
 use super::readers;
 use super::section::{Field, Section, a_time, noted, type_name};
 use super::shown::shown;

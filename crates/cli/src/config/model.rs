@@ -18,6 +18,7 @@ use pilotlight_supervisor::ServiceSpec;
 use pilotlight_tls::TlsSettings;
 
 use super::diagnostic::Span;
+use super::named_files::{AdmissionFile, PageFile};
 
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,34 +60,6 @@ pub struct Config {
     pub errors: ErrorPages,
     /// All pages for errors, those of routes as well, with their places in the file.
     pub error_pages: Vec<PageFile>,
-}
-
-/// A file that a route's rules of admission need, and where it stands in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdmissionFile {
-    /// Joined to the file's folder.
-    pub(crate) path: PathBuf,
-    pub(crate) at: Span,
-    pub(crate) kind: AdmissionFileKind,
-}
-
-/// What is in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AdmissionFileKind {
-    /// Users with their passwords.
-    Users,
-    /// Keys that tokens are verified by.
-    Keys,
-    /// Certificates of authorities, by which servers are checked.
-    Authorities,
-}
-
-/// A page for errors, and where it stands in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageFile {
-    /// Joined to the file's folder.
-    pub path: PathBuf,
-    pub(super) at: Span,
 }
 
 /// The engine of containers, `[containers]`.

@@ -18,7 +18,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages::Pages;
 use super::files;
 use super::json;
-use super::model::AdmissionFile;
+use super::named_files::AdmissionFile;
 use super::pattern;
 use super::readers::{choice, word};
 use super::redirect;

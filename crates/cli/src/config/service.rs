@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pilotlight_gateway::{CgiOptions, CgiProtocol, ExternalSpec, ServerProtocol, Versions};
-use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport, is_own_variable};
+use pilotlight_supervisor::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -28,6 +28,7 @@ use super::shown::{printable, shown};
 use super::spill;
 use super::stdio;
 use super::value::Rejected;
+use super::variables::env;
 use super::words;
 
 /// The services of a file.
@@ -446,55 +447,5 @@ fn transport(section: &Section<'_>, found: &mut Vec<Diagnostic>) -> Transport {
         None if speaks == Some("lambda") => Transport::Lambda,
         None if speaks == Some("stdio") => Transport::Stdio,
         None => Transport::Pipe,
-    }
-}
-
-fn env(field: Option<Field<'_>>, transport: Transport, found: &mut Vec<Diagnostic>) -> Vec<(String, String)> {
-    let Some(field) = field else { return Vec::new() };
-    let Some(table) = field.value.as_table() else {
-        found.push(field.wrong_type());
-        return Vec::new();
-    };
-    if table.len() > schema::MAX_ENV {
-        let message = format!("`env` has {} variables; at most {} are allowed", table.len(), schema::MAX_ENV);
-        found.push(Diagnostic::error(Code::OutOfRange, field.at, message));
-        return Vec::new();
-    }
-    let mut env = Vec::with_capacity(table.len());
-    for (name, value) in table {
-        env.extend(noted(variable(name, value, transport), found));
-    }
-    env
-}
-
-fn variable(
-    name: &Spanned<std::borrow::Cow<'_, str>>,
-    value: &Spanned<DeValue<'_>>,
-    transport: Transport,
-) -> Result<(String, String), Diagnostic> {
-    let key = name.get_ref().as_ref();
-    if key.is_empty() || key.contains(['=', '\0']) {
-        let message = format!("{} is not a name for an environment variable", shown(key));
-        return Err(Diagnostic::error(Code::BadValue, name.span(), message).help("a name is not empty and has no `=`"));
-    }
-    let is_api = transport == Transport::Lambda && key == "AWS_LAMBDA_RUNTIME_API";
-    let is_told_port = transport.socket() == Some(HttpSocket::Port) && key == "PORT";
-    if is_told_port || is_api || is_own_variable(key) {
-        let message = format!("{} is set by Pilotlight itself", shown(key));
-        return Err(
-            Diagnostic::error(Code::Conflict, name.span(), message).help("take it away, or choose another name")
-        );
-    }
-    match value.get_ref() {
-        DeValue::String(text) if !text.contains('\0') => Ok((key.to_owned(), text.to_string())),
-        DeValue::String(_) => {
-            Err(Diagnostic::error(Code::BadValue, value.span(), "a zero byte cannot stand in an environment variable"))
-        }
-        other => Err(Diagnostic::error(
-            Code::WrongType,
-            value.span(),
-            format!("the value of {} must be a string, not {}", shown(key), type_name(other)),
-        )
-        .help("write it in quotes")),
     }
 }

@@ -13,7 +13,7 @@ use pilotlight_supervisor::{Instance, Lease};
 
 use super::changes::Seen;
 use super::detached_fetch::DetachedFetch;
-use super::spill::Spilled;
+use super::spilled::Spilled;
 use crate::admission::Gate;
 use crate::body::ResponseBody;
 use crate::cache_key::{self, CacheKey};

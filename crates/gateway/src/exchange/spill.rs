@@ -9,27 +9,12 @@ use std::sync::Arc;
 use pilotlight_balance::Tried;
 
 use super::inbound::Inbound;
+use super::spilled::Spilled;
 use crate::grpc;
 use crate::options::External;
 use crate::timing::{Layer, Moment};
 use crate::upstream::server::Seat;
 use crate::worker::Upstream;
-
-/// Where a request is that may be given to another service.
-#[derive(Default)]
-pub(super) enum Spilled {
-    /// At its own, and was nowhere else.
-    #[default]
-    No,
-    /// At the other one.
-    Away {
-        home: Rc<Upstream>,
-        /// It has its place there.
-        has_place: bool,
-    },
-    /// At its own again.
-    Back,
-}
 
 impl Inbound {
     /// Gives the request to the other service, if this one has no room and that one has. The body is whole: nothing of

@@ -317,7 +317,10 @@ fn clients_lose_nothing_while_slots_move() {
         }
         for (prefix, count) in [("before", 1000), ("during", written)] {
             for number in 0..count {
-                assert_eq!(client.get(format!("{prefix}:{number}")).read_as::<Option<i64>>().await.unwrap(), Some(number));
+                assert_eq!(
+                    client.get(format!("{prefix}:{number}")).read_as::<Option<i64>>().await.unwrap(),
+                    Some(number)
+                );
             }
         }
         (moving.wait_with_output().unwrap(), written)

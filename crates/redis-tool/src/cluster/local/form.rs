@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::SLOTS;
+use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::{Client, Command, Commands, Config};
 
 use super::state::State;

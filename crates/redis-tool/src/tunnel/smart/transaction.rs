@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pilotlight_redis::command::Flags;
 use pilotlight_redis::Slot;
+use pilotlight_redis::command::Flags;
 use pilotlight_redis::raw::{self, RawClient, RawConnection, RawReply};
 use pilotlight_redis::{Error, Ran, Route};
 

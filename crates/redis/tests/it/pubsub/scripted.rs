@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use pilotlight_redis::config::ProtocolChoice;
 use pilotlight_redis::Slot;
+use pilotlight_redis::config::ProtocolChoice;
 use pilotlight_redis::{Client, Config, GapReason};
 use pilotlight_testkit::{Handshake, Script, ScriptedServer, Signal, cluster_slots};
 
