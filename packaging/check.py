@@ -37,8 +37,8 @@ SDKS = {
     "sdk/dotnet/Pilotlight/Pilotlight.csproj": r"<Version>([^<]*)</Version>",
     "sdk/dotnet/AspNetCore/Pilotlight.AspNetCore.csproj": r"<Version>([^<]*)</Version>",
     "sdk/java/pom.xml": r"<version>([^<]*)</version>",
-    "packaging/kubernetes/pilotlight.yaml": r"image: localhost/pilotlight:(\S+)",
-    "packaging/kubernetes/chart/values.yaml": r"^image: localhost/pilotlight:(\S+)",
+    "packaging/kubernetes/pilotlight.yaml": r"image: localhost/pilotlight-kubernetes:(\S+)",
+    "packaging/kubernetes/chart/values.yaml": r"^image: localhost/pilotlight-kubernetes:(\S+)",
     "packaging/kubernetes/chart/Chart.yaml": r"^appVersion: (\S+)",
 }
 

@@ -10,7 +10,7 @@ PYTHON_OF_PACKAGES ?= python3 -B
 build = $(if $(BIN_DIR),true,$(PYTHON_OF_PACKAGES) packaging/build.py $(if $(1),--package $(1)) --target $(2) --profile $(PROFILE))
 pack = $(PYTHON_OF_PACKAGES) packaging/$(1).py $(if $(BIN_DIR),--bin-dir $(BIN_DIR))
 
-.PHONY: release deb image wheels npm crates brew aur sbom sums packages test-packages release-check reproducible
+.PHONY: release deb image image-kubernetes wheels npm crates brew aur sbom sums packages test-packages release-check reproducible
 
 release: ## every program, optimized and stripped, in target/dist/bin; debug information in target/dist/debug
 	@$(call build,,$(GNU))
@@ -22,6 +22,10 @@ deb: ## the Debian package; PROFILE=gate or BIN_DIR=folder for programs that are
 image: ## the container image, from nothing: an OCI archive of a static program
 	@$(call build,image,$(STATIC))
 	@$(call pack,image) $(if $(filter release,$(PROFILE)),,--any-size)
+
+image-kubernetes: ## the image for clusters, which has `pilotlight kubernetes`
+	@$(call build,image-kubernetes,$(STATIC))
+	@$(call pack,image) --kubernetes $(if $(filter release,$(PROFILE)),,--any-size)
 
 wheels: ## the Python wheel: the programs, the SDK and its compiled core
 	@$(call build,wheel,$(STATIC))
@@ -48,7 +52,7 @@ sbom: ## what is compiled in: CycloneDX, one file for each program
 sums: ## SHA256SUMS of what is in target/dist
 	@cd target/dist && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%f\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS && cat SHA256SUMS
 
-packages: release-check deb image wheels npm crates brew aur sbom sums ## everything that a release consists of
+packages: release-check deb image image-kubernetes wheels npm crates brew aur sbom sums ## everything that a release consists of
 
 test-packages: ## install each package in a clean place and use it; builds cheap programs unless BIN_DIR= and STATIC_BIN_DIR= name some
 	@scripts/setup.sh packages

@@ -36,6 +36,7 @@ START = 120.0  # seconds, for each program
 PDEATHSIG = 1  # prctl(2)
 FAST = ["--kube-api-qps=300", "--kube-api-burst=600"]
 IMAGES = {
+    "pilotlight-kubernetes": [os.environ.get("PILOTLIGHT", str(ROOT / "target" / "debug" / "pilotlight"))],
     "pilotlight": [os.environ.get("PILOTLIGHT", str(ROOT / "target" / "debug" / "pilotlight"))],
     # The conformance suite has pods of DNS, which its HTTP profile does not ask.
     "coredns": ["sh", "-c", "exec sleep infinity", "idle"],

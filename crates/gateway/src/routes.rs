@@ -596,6 +596,7 @@ mod tests {
             services,
             cgi: HashMap::default(),
             lambda: HashMap::default(),
+            spill: HashMap::default(),
             routes: specs,
             errors: ErrorPages::default(),
             settings: Settings::default(),

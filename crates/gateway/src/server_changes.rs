@@ -97,7 +97,7 @@ mod tests {
         let giving = async {
             tokio::time::sleep(10 * SECOND).await;
             assert_eq!(service.live().unwrap().waiting(), 4);
-            service.give(vec![server("a")]).unwrap();
+            service.give(&[server("a")]).unwrap();
         };
         tokio::join!(one(3), one(1), one(2), one(4), giving);
         assert_eq!(*order.borrow(), [1, 2, 3, 4]);
@@ -119,16 +119,16 @@ mod tests {
         let giving = async {
             tokio::time::sleep(SECOND).await;
             assert_eq!(changes.take_needed().as_deref(), Some("app"), "another need");
-            service.give(Vec::new()).unwrap();
+            service.give(&[]).unwrap();
             tokio::time::sleep(SECOND).await;
             assert_eq!(changes.take_needed(), None, "the same");
-            service.give(vec![server("b")]).unwrap();
+            service.give(&[server("b")]).unwrap();
             while waits.get() {
                 yield_now().await;
             }
         };
         tokio::join!(again, giving);
-        service.give(Vec::new()).unwrap();
+        service.give(&[]).unwrap();
         assert_eq!(ask().await, None);
         assert_eq!(changes.take_needed().as_deref(), Some("app"), "it was gone again");
     }
@@ -141,7 +141,7 @@ mod tests {
             let giving = async {
                 tokio::time::sleep(2 * SECOND).await;
                 assert_eq!(service.live().unwrap().waiting(), 1);
-                service.give(vec![server("c")]).unwrap();
+                service.give(&[server("c")]).unwrap();
             };
             tokio::join!(request(&service, &changes), giving).0
         });

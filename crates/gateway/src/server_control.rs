@@ -63,7 +63,7 @@ impl ServerControl {
     ///
     /// # Errors
     /// There is no such service, or its settings list its servers. Nothing has changed then.
-    pub fn set(&self, service: &str, servers: Vec<ServerSpec>) -> Result<(), SetError> {
+    pub fn set(&self, service: &str, servers: &[ServerSpec]) -> Result<(), SetError> {
         let changes = &self.common.server_changes;
         let _changing = changes.hold();
         let table = self.common.table.load();

@@ -225,7 +225,7 @@ impl Live {
     /// Requests that wait there get one of these servers.
     pub(crate) fn tell_predecessors(&self, servers: &[ServerSpec]) {
         let mut all = self.lock_predecessors();
-        all.retain(|one| one.upgrade().inspect(|old| old.follow_successor(servers.to_vec())).is_some());
+        all.retain(|one| one.upgrade().inspect(|old| old.follow_successor(servers)).is_some());
     }
 
     /// Requests that wait, here or where this has taken over from.

@@ -40,7 +40,8 @@ impl Servers for Following {
             let addr = ExternalAddr::Tcp(endpoint.address.ip().to_string(), endpoint.address.port());
             ServerSpec { weight: endpoint.weight, ..ServerSpec::new(addr) }
         };
-        self.servers().set(service, endpoints.iter().map(server).collect()).map_err(|why| why.to_string())
+        let servers: Vec<_> = endpoints.iter().map(server).collect();
+        self.servers().set(service, &servers).map_err(|why| why.to_string())
     }
 
     fn activity(&self) -> Vec<Activity> {

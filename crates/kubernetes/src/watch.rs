@@ -374,7 +374,7 @@ where
         let what = failure::resource(self.kind.plural, self.kind.group);
         match failure {
             Failure::Missing => {
-                tracing::info!("the cluster has no {what}; they are looked for again every {MISSING_PAUSE:?}")
+                tracing::info!("the cluster has no {what}; they are looked for again every {MISSING_PAUSE:?}");
             }
             // All watches meet the same one.
             Failure::Away(why) => {

@@ -275,7 +275,7 @@ impl External {
     pub(crate) fn take_over(&self, old: &Arc<Self>) {
         match (&self.list, &old.list) {
             (List::Live(new), List::Live(live)) => new.take_over(live, old, &self.spec, self.sticky.as_deref()),
-            (List::One(one), List::Live(_)) => old.follow_successor(vec![one.spec().clone()]),
+            (List::One(one), List::Live(_)) => old.follow_successor(std::slice::from_ref(one.spec())),
             (_, List::One(_)) => {}
         }
     }
@@ -289,10 +289,10 @@ impl External {
     }
 
     /// Requests wait here yet, and the service that has taken over has these servers now.
-    pub(crate) fn follow_successor(&self, servers: Vec<ServerSpec>) {
+    pub(crate) fn follow_successor(&self, servers: &[ServerSpec]) {
         if let List::Live(live) = &self.list {
-            live.follow_successor(servers.clone(), &self.spec, self.sticky.as_deref());
-            live.tell_predecessors(&servers);
+            live.follow_successor(servers.to_vec(), &self.spec, self.sticky.as_deref());
+            live.tell_predecessors(servers);
         }
     }
 
@@ -341,12 +341,12 @@ impl External {
     ///
     /// # Errors
     /// The settings list its servers.
-    pub(crate) fn give(&self, servers: Vec<ServerSpec>) -> Result<(), Listed> {
+    pub(crate) fn give(&self, servers: &[ServerSpec]) -> Result<(), Listed> {
         match &self.list {
             List::One(_) => Err(Listed),
             List::Live(live) => {
-                live.give(servers.clone(), &self.spec, self.sticky.as_deref())?;
-                live.tell_predecessors(&servers);
+                live.give(servers.to_vec(), &self.spec, self.sticky.as_deref())?;
+                live.tell_predecessors(servers);
                 Ok(())
             }
         }
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn one_server_has_no_list_and_cannot_be_given_another() {
         let one = external(&["a"], BalanceOptions::default());
-        assert!(one.live().is_none() && one.give(specs(&["b"])).is_err());
+        assert!(one.live().is_none() && one.give(&specs(&["b"])).is_err());
         assert!(one.follow(&external(&["a"], BalanceOptions::default())));
         assert!(!one.follow(&external(&["b"], BalanceOptions::default())));
         assert!(!one.follow(&external(&["a", "b"], BalanceOptions::default())));
@@ -461,17 +461,17 @@ mod tests {
     fn a_reload_changes_what_is_listed_and_leaves_what_was_given() {
         let (balance, none) = (BalanceOptions::default(), &[] as &[&str]);
         let service = external(none, balance.clone());
-        service.give(specs(&["a", "b", "a"])).unwrap();
+        service.give(&specs(&["a", "b", "a"])).unwrap();
         assert_eq!(addresses(&service), "a:80, b:80", "each once");
         assert!(service.follow(&external(none, balance.clone())));
         assert_eq!(addresses(&service), "a:80, b:80");
         assert!(service.follow(&external(&["b", "c"], balance.clone())));
         assert_eq!(addresses(&service), "b:80, c:80");
-        assert!(service.give(specs(&["d"])).is_err(), "the file has them now");
+        assert!(service.give(&specs(&["d"])).is_err(), "the file has them now");
         assert!(service.follow(&external(&["c"], balance.clone())), "it keeps its list");
         assert!(service.follow(&external(none, balance)));
         assert_eq!(addresses(&service), "");
-        assert!(service.give(specs(&["d"])).is_ok());
+        assert!(service.give(&specs(&["d"])).is_ok());
     }
 
     #[test]
@@ -480,7 +480,7 @@ mod tests {
         let now = crate::timing::millis(crate::timing::Moment::now());
         let other = || BalanceOptions { connect_timeout: Duration::from_secs(9), ..BalanceOptions::default() };
         let old = Arc::new(external(&[], BalanceOptions::default()));
-        old.give(specs(&["a", "b"])).unwrap();
+        old.give(&specs(&["a", "b"])).unwrap();
         let before = old.live().unwrap().now();
         while !before.group().failed(0, now) {}
         assert_eq!(before.group().choose(Ask { now, ..Ask::default() }), Some(1));
@@ -490,7 +490,7 @@ mod tests {
         let after = new.live().unwrap().now();
         assert_eq!((addresses(&new), after.group().open(1)), ("a:80, b:80".to_owned(), 1));
         assert!(after.group().is_ejected(0, Ms(now.0 + 1)));
-        new.give(specs(&["a", "b", "d"])).unwrap();
+        new.give(&specs(&["a", "b", "d"])).unwrap();
         assert_eq!(addresses(&old), "a:80, b:80, d:80", "requests may wait there yet");
         let listed = external(&["b", "c"], BalanceOptions::default());
         listed.take_over(&new);
