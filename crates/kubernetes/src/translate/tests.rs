@@ -60,7 +60,7 @@ impl Cluster {
         self.snapshot.services.insert(Key::new(namespace, name), service);
     }
 
-    #[allow(clippy::needless_pass_by_value, reason = "tests write the value in place")]
+    #[expect(clippy::needless_pass_by_value, reason = "tests write the value in place")]
     fn gateway(&mut self, name: &str, listeners: Value) {
         let spec = json!({ "gatewayClassName": "pilotlight", "listeners": listeners });
         let spec: GatewaySpec = serde_json::from_value(spec).unwrap();
