@@ -118,6 +118,11 @@ class Engine:
             raise RuntimeError(f"{' '.join(words)}: {done.stderr}")
         return done.stdout.strip()
 
+    def removed(self, name):
+        """Tries to remove it; whether it has gone. An engine that is busy may need a second try."""
+        self.podman("rm", "--force", "--time", "0", name, check=False)
+        return self.call("GET", f"/v1.41/containers/{name}/json")[0] == 404
+
     def containers(self, **labels):
         """All that there are, running or not; of a service with `service`."""
         wanted = [f"dev.pilotlight.{name}={value}" for name, value in labels.items()]

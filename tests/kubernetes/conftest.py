@@ -82,9 +82,11 @@ class Installed:
         """One that answers."""
         return wait(lambda: min(self.ready().values(), default=None), "a replica is ready")
 
+    def lease(self):
+        return self.api.get(path_of("coordination.k8s.io/v1", "leases", OWN, "pilotlight"))["spec"]
+
     def leader(self):
-        lease = self.api.get(path_of("coordination.k8s.io/v1", "leases", OWN, "pilotlight"))
-        return lease["spec"].get("holderIdentity")
+        return self.lease().get("holderIdentity")
 
     def processes(self, name):
         """The processes of a replica, its first before those that it started."""

@@ -66,17 +66,19 @@ def test_without_an_api_server(installed, space):
 
 
 def test_the_leader_is_killed(installed, space):
-    """The other one leads, and goes on scaling; its requests were never interrupted."""
+    """The other one leads, or this one again if it is quicker, and goes on scaling; the other's requests were never
+    interrupted."""
     served(installed, space, annotations={"pilotlight.dev/idle-timeout": "2s"})
     leader = wait(installed.leader, "somebody leads")
     assert leader in installed.ready(), (leader, installed.ready())
     other = next(address for name, address in installed.ready().items() if name != leader)
     with Load([other], space.host) as asked:
         installed.kill(leader)
-        wait(lambda: installed.leader() not in (leader, None, ""), "somebody else leads")
+        last = installed.lease()["renewTime"]
+        wait(lambda: installed.leader() and installed.lease()["renewTime"] != last, "somebody leads again")
         asked.answered(200)
     assert not asked.failures, (asked.results, asked.failures[:5])
-    wait(lambda: space.replicas("app") == 0, "it is scaled to zero by the new leader")
+    wait(lambda: space.replicas("app") == 0, "it is scaled to zero by whoever leads now")
     wait(lambda: len(installed.ready()) == 2, "both replicas are ready")
     assert installed.get(space.host, timeout=60).status == 200
 

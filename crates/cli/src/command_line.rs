@@ -225,7 +225,7 @@ Gateways that share a Redis are told, and the answer says which have done it.")]
     /// Measure on this machine what the documentation claims
     #[command(disable_help_flag = true)]
     Lab(PassedOn),
-    /// Serve what Gateways and Ingresses of a Kubernetes cluster say; scale idle workloads to zero and wake them
+    /// Serve what Gateways and Ingresses of a Kubernetes cluster say; scale idle workloads to zero, wake them
     #[command(disable_help_flag = true)]
     Kubernetes(PassedOn),
     /// Print the completions of a shell

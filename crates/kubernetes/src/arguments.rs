@@ -19,7 +19,7 @@ pub const EXAMPLES: &str = "Examples:
 It reads GatewayClass, Gateway, HTTPRoute and ReferenceGrant of the Gateway API, and Ingress. A workload with the
 annotation pilotlight.dev/idle-timeout: 5m is scaled to zero when nobody uses it, and woken by its next request.";
 
-/// Serve what Gateways and Ingresses of a Kubernetes cluster say; scale idle workloads to zero and wake them
+/// Serve what Gateways and Ingresses of a Kubernetes cluster say; scale idle workloads to zero, wake them
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "kubernetes",

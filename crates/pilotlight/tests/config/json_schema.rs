@@ -245,7 +245,8 @@ fn fragment(takes: &str, part: Part, key: &Key) -> Value {
             json!({ "type": "array", "items": string })
         }
         "a list of numbers" => {
-            json!({ "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 1000 } })
+            let maximum = if part == Part::RouteWhen { 65535 } else { 1000 };
+            json!({ "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": maximum } })
         }
         "a list of statuses" => json!({ "type": "array", "minItems": 1, "items": {
             "anyOf": [{ "type": "integer", "minimum": 200, "maximum": 599 }, { "enum": ["2xx", "3xx", "4xx", "5xx"] }]
