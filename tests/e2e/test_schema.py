@@ -342,6 +342,7 @@ class Schema(unittest.TestCase):
             "ServiceLimits": (full, ("services", "node", "limits")),
             "ServiceCgroup": (full, ("services", "node", "cgroup")),
             "Route": (rules, ("routes", 3)),
+            ("Route", "respond"): ({"routes": [{"path": "/", "respond": 404}]}, ("routes", 0)),
             "RouteLimit": (rules, ("routes", 3, "limit")),
             "Traces": (rules, ("traces",)),
         }

@@ -338,6 +338,7 @@ namespace Pilotlight
             catch (Exception error) when (error is SocketException || error is ObjectDisposedException)
             {
                 Close(error);
+                CancelAll(); // another thread may be about to: the handler is to know it before it goes on
                 throw new OperationCanceledException("the client has gone");
             }
             finally
@@ -398,6 +399,17 @@ namespace Pilotlight
             }
         }
 
+        /// <summary>Cancels the exchanges of a connection that has ended (P-34).</summary>
+        private void CancelAll()
+        {
+            foreach (Exchange exchange in Open.Values)
+            {
+                exchange.Ended |= exchange.Link == this;
+                exchange.Cancel(Wire.Cancelled);
+                exchange.Request.Body.Wake();
+            }
+        }
+
         /// <summary>Ends the connection and its exchanges (P-34), and says why (P-10).</summary>
         internal void Close(Exception error)
         {
@@ -421,12 +433,7 @@ namespace Pilotlight
             }
             Socket.Close();
             Closed = true;
-            foreach (Exchange exchange in Open.Values)
-            {
-                exchange.Ended |= exchange.Link == this;
-                exchange.Cancel(Wire.Cancelled);
-                exchange.Request.Body.Wake();
-            }
+            CancelAll();
             string text = violation || error is RefusalException ? error.Message : error.ToString();
             if (!ended) Console.Error.WriteLine($"pilotlight: the {Kind} connection has failed: {text}");
             Service.OnClosed(this, !ended);
