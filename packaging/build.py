@@ -39,7 +39,7 @@ def strip(built, stripped, debug):
 def main():
     parser = project.arguments(__doc__.split("\n\n")[0])
     parser.add_argument("--profile", default="release", help="of Cargo [%(default)s]")
-    parser.add_argument("--package", help="only the programs of this kind of package: deb, image, image-kubernetes, wheel, npm")
+    parser.add_argument("--package", help="only programs of this kind of package: deb, image, image-kubernetes, wheel, npm")
     parser.add_argument("--target-dir", type=Path, default=ROOT / "target", help="of Cargo [%(default)s]")
     options = project.parsed(parser)
     have = project.binaries()

@@ -1,4 +1,4 @@
-"""Servers that are followed by name: addresses and SRV records of a real server of the DNS, which changes and goes away."""
+"""Servers that are followed by name: addresses and SRV records of a real server of the DNS, which changes and goes."""
 
 import subprocess
 import threading
