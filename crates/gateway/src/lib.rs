@@ -24,6 +24,7 @@ mod deadline;
 mod downstream;
 mod error_pages;
 mod exchange;
+mod external;
 mod field_rules;
 mod fields;
 mod file_body;

@@ -21,19 +21,19 @@ use crate::schedules::ScheduleSpec;
 use crate::traces::TraceOptions;
 
 mod cgi;
-mod dns;
-mod external;
+pub(crate) mod dns;
+pub(crate) mod external;
 mod issuers;
 mod lambda;
 mod route;
 mod spill;
 
+pub use crate::external::{External, read_sticky_key};
 pub use crate::listen_addr::ListenAddr;
 pub use cgi::{CgiOptions, SendFolder};
 pub use dns::{DnsOptions, Family, NameKind, ServerName};
 pub use external::{
-    BalanceBy, BalanceOptions, External, ExternalAddr, ExternalSpec, HealthOptions, ServerProtocol, ServerSpec,
-    Versions, read_sticky_key,
+    BalanceBy, BalanceOptions, ExternalAddr, ExternalSpec, HealthOptions, ServerProtocol, ServerSpec, Versions,
 };
 pub use issuers::IssuerOptions;
 pub use lambda::LambdaOptions;

@@ -13,7 +13,8 @@ use arc_swap::ArcSwap;
 use pilotlight_balance::{Group, MAX_SERVERS, Server, Tried};
 use ring::hmac;
 
-use crate::options::{External, ExternalAddr, ExternalSpec, ServerName, ServerSpec};
+use crate::options::dns::ServerName;
+use crate::options::external::{ExternalAddr, ExternalSpec, ServerSpec};
 use crate::protocols::Spoken;
 use crate::server_line::Line;
 use crate::timing::{Moment, millis};
@@ -24,6 +25,15 @@ const ID_BYTES: usize = 8;
 /// The settings list the servers: nobody else gives them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Listed;
+
+/// A service that another one of its name has taken over from, for as long as requests wait there.
+pub(crate) trait Predecessor: std::fmt::Debug + Send + Sync {
+    /// The service that has taken over has these servers now.
+    fn follow_successor(&self, servers: &[ServerSpec]);
+
+    /// How many requests wait there.
+    fn waiting(&self) -> usize;
+}
 
 /// The servers of one service, and those that wait for one.
 #[derive(Debug)]
@@ -37,7 +47,7 @@ pub(crate) struct Live {
     /// What the DNS says of names.
     named: Mutex<Vec<Named>>,
     /// Services of this name that this one has taken over from, as long as requests wait there.
-    predecessors: Mutex<Vec<Weak<External>>>,
+    predecessors: Mutex<Vec<Weak<dyn Predecessor>>>,
     /// The spell of waiting that somebody was told of last.
     told: AtomicU64,
     came: AtomicU64,
@@ -191,7 +201,7 @@ impl Live {
     pub(crate) fn take_over(
         &self,
         old: &Self,
-        predecessor: &Arc<External>,
+        predecessor: Weak<dyn Predecessor>,
         spec: &ExternalSpec,
         sticky: Option<&[u8]>,
     ) {
@@ -210,7 +220,7 @@ impl Live {
         self.last_used.fetch_max(old.last_used.load(Relaxed), Relaxed);
         self.replace(before.with(servers.clone(), listed, spec, sticky), spec);
         let mut all = std::mem::take(&mut *old.lock_predecessors());
-        all.push(Arc::downgrade(predecessor));
+        all.push(predecessor);
         *self.lock_predecessors() = all;
         self.tell_predecessors(&servers);
     }
@@ -230,11 +240,11 @@ impl Live {
 
     /// Requests that wait, here or where this has taken over from.
     pub(crate) fn waiting(&self) -> usize {
-        let elsewhere = |one: &Weak<External>| one.upgrade().and_then(|old| Some(old.live()?.line().length()));
+        let elsewhere = |one: &Weak<dyn Predecessor>| one.upgrade().map(|old| old.waiting());
         self.line.length() + self.lock_predecessors().iter().filter_map(elsewhere).sum::<usize>()
     }
 
-    fn lock_predecessors(&self) -> MutexGuard<'_, Vec<Weak<External>>> {
+    fn lock_predecessors(&self) -> MutexGuard<'_, Vec<Weak<dyn Predecessor>>> {
         self.predecessors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
