@@ -31,6 +31,12 @@ use crate::schedules::ScheduleSpec;
 use crate::spill::Spill;
 use crate::upgrades::Upgrades;
 
+mod conditional;
+mod hosts;
+
+use conditional::Conditional;
+use hosts::Hosts;
+
 /// The longest wait for a page of an error that a service makes; then the gateway's own goes out.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -137,10 +143,7 @@ impl Deref for Route {
 /// All routes, where they lead to, and what counts for connections that begin now.
 pub(crate) struct Table {
     routes: Vec<Arc<Route>>,
-    hosts: FxHashMap<Box<str>, Paths>,
-    /// Suffixes with their dot (`.example.org`), longest first.
-    wildcards: Vec<(Box<str>, Paths)>,
-    any: Paths,
+    hosts: Hosts,
     /// Those that bodies decide of, which are in none of the others.
     json: Option<Box<JsonRoutes>>,
     /// All routes, if the heads of requests decide of some.
@@ -154,14 +157,6 @@ pub(crate) struct Table {
     services: Vec<ServiceTarget>,
     kinds: Kinds,
     settings: Arc<Settings>,
-}
-
-#[derive(Default)]
-struct Paths {
-    exact: FxHashMap<Box<str>, usize>,
-    prefix: FxHashMap<Box<str>, usize>,
-    /// Bytes of the longest prefix: there is no need to look for a longer one.
-    longest: usize,
 }
 
 /// What services of some kinds have beside what all have, by their names.
@@ -187,9 +182,7 @@ impl Table {
         let spill = spill.into_iter().filter_map(found).collect();
         let mut table = Self {
             routes: Vec::new(),
-            hosts: FxHashMap::default(),
-            wildcards: Vec::new(),
-            any: Paths::default(),
+            hosts: Hosts::default(),
             json: JsonRoutes::of(&routes),
             conditional: Conditional::of(&routes),
             caches: false,
@@ -204,7 +197,7 @@ impl Table {
         for (index, route) in routes.iter().enumerate() {
             table.place(index, route);
         }
-        table.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        table.hosts.sort();
         let all = routes.iter().filter_map(|route| route.changes.as_ref()).map(|changes| &changes.errors);
         let asked: Vec<String> = all.chain([&errors]).flat_map(ErrorPages::services).map(str::to_owned).collect();
         let counted = |spec: RouteSpec| {
@@ -249,25 +242,11 @@ impl Table {
     }
 
     fn place(&mut self, index: usize, route: &RouteSpec) {
-        let paths = self.paths_of(route.host.as_deref());
+        let paths = self.hosts.paths_of(route.host.as_deref());
         if route.json.is_some() || route.when.is_some() {
             return; // its host is known by it
         }
         paths.insert(route, index);
-    }
-
-    fn paths_of(&mut self, host: Option<&str>) -> &mut Paths {
-        let Some(host) = host.map(str::to_ascii_lowercase) else { return &mut self.any };
-        match host.strip_prefix('*') {
-            None => self.hosts.entry(host.into()).or_default(),
-            Some(suffix) => {
-                let at = self.wildcards.iter().position(|(s, _)| **s == *suffix).unwrap_or_else(|| {
-                    self.wildcards.push((suffix.into(), Paths::default()));
-                    self.wildcards.len() - 1
-                });
-                &mut self.wildcards[at].1
-            }
-        }
     }
 
     /// Every route, in the order in which they were given.
@@ -323,9 +302,8 @@ impl Table {
     /// Whether a route takes this host without naming it: by a wildcard, or as any other.
     pub(crate) fn takes_unnamed(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
-        let by_wildcard = || self.wildcards.iter().any(|(s, _)| host.len() > s.len() && host.ends_with(&**s));
-        let any = || !self.any.is_empty() || self.conditional.as_ref().is_some_and(|all| !all.any.is_empty());
-        !self.hosts.contains_key(host.as_str()) && (any() || by_wildcard())
+        let any = || self.hosts.takes_any() || self.conditional.as_ref().is_some_and(|all| all.takes_any_host());
+        !self.hosts.names(&host) && (any() || self.hosts.has_wildcard_for(&host))
     }
 
     /// Whether more of some requests than host and path says which route they have.
@@ -348,18 +326,13 @@ impl Table {
     /// without conditions.
     pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Route>> {
         let path = normalized(path);
-        if !self.hosts.is_empty() || !self.wildcards.is_empty() {
+        if self.hosts.has_names() {
             let host = host_of(authority).to_ascii_lowercase();
-            let exact = self.hosts.get(host.as_str()).and_then(|p| p.find(&path));
-            let found = exact.or_else(|| {
-                let mut fitting = self.wildcards.iter().filter(|(s, _)| host.len() > s.len() && host.ends_with(&**s));
-                fitting.find_map(|(_, p)| p.find(&path))
-            });
-            if let Some(index) = found {
+            if let Some(index) = self.hosts.find_named(&host, |paths| paths.find(&path)) {
                 return self.routes.get(index);
             }
         }
-        self.any.find(&path).and_then(|index| self.routes.get(index))
+        self.hosts.of_any().find(&path).and_then(|index| self.routes.get(index))
     }
 }
 
@@ -371,110 +344,6 @@ impl Table {
         let found = json.candidates(&self.routes, &host, &normalized(path), plain.map(|route| &***route));
         found.into_iter().filter_map(|index| self.routes.get(index).cloned()).collect()
     }
-}
-
-/// All routes of a table without a JSON rule, by their places: what stands at one host and path is tried in the order
-/// of what it asks for.
-struct Conditional {
-    hosts: FxHashMap<Box<str>, Paths>,
-    /// Suffixes with their dot, longest first.
-    wildcards: Vec<(Box<str>, Paths)>,
-    any: Paths,
-    /// The routes of each place.
-    places: Vec<Vec<usize>>,
-}
-
-impl Conditional {
-    /// `None`: no route has conditions.
-    fn of(routes: &[RouteSpec]) -> Option<Box<Self>> {
-        routes.iter().any(|route| route.when.is_some()).then(|| {
-            let mut all =
-                Self { hosts: FxHashMap::default(), wildcards: Vec::new(), any: Paths::default(), places: Vec::new() };
-            for (index, route) in routes.iter().enumerate().filter(|(_, route)| route.json.is_none()) {
-                let next = all.places.len();
-                let place = all.paths_of(route.host.as_deref()).insert(route, next);
-                if place == next {
-                    all.places.push(Vec::new());
-                }
-                all.places[place].push(index);
-            }
-            all.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
-            let rank = |index: &usize| routes.get(*index).and_then(|route| route.when.as_deref()).map(Conditions::rank);
-            // Stable: the order of the file decides between equals. None is the least.
-            all.places.iter_mut().for_each(|place| place.sort_by_key(|index| std::cmp::Reverse(rank(index))));
-            Box::new(all)
-        })
-    }
-
-    fn paths_of(&mut self, host: Option<&str>) -> &mut Paths {
-        let Some(host) = host.map(str::to_ascii_lowercase) else { return &mut self.any };
-        match host.strip_prefix('*') {
-            None => self.hosts.entry(host.into()).or_default(),
-            Some(suffix) => {
-                let at = self.wildcards.iter().position(|(s, _)| **s == *suffix).unwrap_or_else(|| {
-                    self.wildcards.push((suffix.into(), Paths::default()));
-                    self.wildcards.len() - 1
-                });
-                &mut self.wildcards[at].1
-            }
-        }
-    }
-
-    fn find<R>(&self, host: &str, path: &str, holds: impl Fn(usize) -> Option<R>) -> Option<R> {
-        let of_place = |place: usize| self.places.get(place)?.iter().find_map(|index| holds(*index));
-        let in_paths = |paths: &Paths| paths.find_map(path, of_place);
-        let exact = self.hosts.get(host).and_then(in_paths);
-        let by_wildcard = || {
-            let mut fitting = self.wildcards.iter().filter(|(s, _)| host.len() > s.len() && host.ends_with(&**s));
-            fitting.find_map(|(_, paths)| in_paths(paths))
-        };
-        exact.or_else(by_wildcard).or_else(|| in_paths(&self.any))
-    }
-}
-
-impl Paths {
-    /// The place of a route's path: the one that is there, or `next`.
-    fn insert(&mut self, route: &RouteSpec, next: usize) -> usize {
-        if route.exact {
-            return *self.exact.entry(route.path.as_str().into()).or_insert(next);
-        }
-        let path = route.path.trim_end_matches('/');
-        self.longest = self.longest.max(path.len());
-        *self.prefix.entry(path.into()).or_insert(next)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.exact.is_empty() && self.prefix.is_empty()
-    }
-
-    fn find(&self, path: &str) -> Option<usize> {
-        self.find_map(path, Some)
-    }
-
-    /// The first that `take` takes, from the exact path to shorter and shorter prefixes.
-    #[inline]
-    fn find_map<R>(&self, path: &str, take: impl Fn(usize) -> Option<R>) -> Option<R> {
-        if !self.exact.is_empty()
-            && let Some(taken) = self.exact.get(path).and_then(|index| take(*index))
-        {
-            return Some(taken);
-        }
-        let mut end = path.trim_end_matches('/').len();
-        if end > self.longest {
-            end = last_slash(path, self.longest + 1)?;
-        }
-        loop {
-            if let Some(taken) = self.prefix.get(&path[..end]).and_then(|index| take(*index)) {
-                return Some(taken);
-            }
-            end = last_slash(path, end)?;
-        }
-    }
-}
-
-/// Where the last slash among the first `end` bytes is.
-fn last_slash(path: &str, end: usize) -> Option<usize> {
-    path.as_bytes()[..end].iter().rposition(|byte| *byte == b'/')
 }
 
 /// The host of an authority, without user, port and the dot at its end.
