@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use crate::admission::Gate;
 use crate::admission::forward::ForwardAddr;
 use crate::admission::spec::AdmissionSpec;
-use crate::conditions::{Conditions, HeadFacts};
+use crate::conditions::HeadFacts;
 use crate::error_pages::{ErrorPages, LoadedPages, PageLevels};
 use crate::json_routes::JsonRoutes;
 use crate::jwks::KeySources;
@@ -358,6 +358,7 @@ pub(crate) fn host_of(authority: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conditions::Conditions;
     use std::collections::BTreeSet;
 
     use crate::options::{External, ExternalAddr, ExternalSpec, RouteTo, ServerProtocol};
