@@ -39,6 +39,21 @@ class Unix(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
+class Piped(unittest.TestCase):
+    def test_a_configuration_may_come_by_a_pipe(self):
+        """`pilotlight run --config <(make-it)`: it can be read once."""
+        for text in ("", "[containers]\ndiscover = false\n"):
+            run = [str(BINARY), "run", "--config", "/dev/stdin"]
+            with subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as gateway:
+                try:
+                    gateway.stdin.write('listen = "127.0.0.2:0"\n' + text)
+                    gateway.stdin.close()
+                    self.assertIn("listening on http://127.0.0.2:", gateway.stdout.readline())
+                finally:
+                    gateway.terminate()
+                self.assertEqual(gateway.wait(20), 0)
+
+
 class Help(unittest.TestCase):
     def test_it_begins_with_what_the_program_is(self):
         done = subprocess.run([str(BINARY), "--help"], capture_output=True, text=True, timeout=20)

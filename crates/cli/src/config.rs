@@ -96,6 +96,7 @@ mod words;
 pub use diagnostic::{Code, Diagnostic, Severity, Span};
 pub use listeners::Ports;
 pub(crate) use listeners::listener_findings;
+pub(crate) use load::load_with;
 pub use load::{DEFAULT_FILE, Loaded, MAX_FILE_BYTES, load, load_for, load_text, parse, reread};
 pub use model::{
     AdminSocket, CacheRedis, Config, Containers, Listener, LogFormat, LogOptions, Operate, RedisUrl, Service,

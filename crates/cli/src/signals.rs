@@ -22,7 +22,7 @@ pub(crate) enum SignalEvent {
     Order(Order),
 }
 
-/// Ends the process at once when it is told to end again.
+/// A second signal to stop ends the process at once.
 pub(crate) fn stop_when_told_again(mut signals: Signals, stderr: StandardError) {
     let impatient = std::thread::Builder::new().name("signals".into()).spawn(move || {
         while !matches!(signals.next(), SignalEvent::Stop(_)) {}

@@ -20,7 +20,7 @@ pub struct Told {
     started: Mutex<Option<Started>>,
 }
 
-/// The side of whoever tells.
+/// What the program around the gateway holds of it.
 #[derive(Clone)]
 pub struct Following {
     told: Arc<Told>,
@@ -73,7 +73,7 @@ impl Following {
     /// Why it is refused.
     ///
     /// # Cancel safety
-    /// The text counts from the next reload on, whoever asks for that.
+    /// The text is set all the same, and the next reload follows it.
     pub async fn follow(&self, text: String) -> Result<Value, NotDone> {
         *self.told.text.lock().unwrap_or_else(PoisonError::into_inner) = text.into();
         let ended = || NotDone::Failed("the gateway has ended".to_owned());

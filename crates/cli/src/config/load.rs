@@ -66,7 +66,17 @@ pub fn load(file: &Path, ports: Ports) -> Result<Loaded, Report> {
 /// many times what it says: freed before, it would leave pages that whoever uses the configuration fills with a little
 /// that stays.
 pub fn load_for<R>(file: &Path, ports: Ports, user: impl FnOnce(Result<Loaded, Report>) -> R) -> R {
-    match read_text(file) {
+    load_with(file, ports, |text| text, user)
+}
+
+/// The same for what `more` makes of the file's text. The file is read once: it may be a pipe.
+pub(crate) fn load_with<R>(
+    file: &Path,
+    ports: Ports,
+    more: impl FnOnce(String) -> String,
+    user: impl FnOnce(Result<Loaded, Report>) -> R,
+) -> R {
+    match read_text(file).map(more) {
         Ok(text) => read_in_place(&text, file, |config| environment::check(config, ports), user),
         Err((text, diagnostic)) => user(Err(Report::new(file.display().to_string(), text, vec![*diagnostic]))),
     }

@@ -46,9 +46,17 @@ pub(crate) fn load_for<R>(
     ports: Ports,
     user: impl FnOnce(Result<Loaded, Report>) -> R,
 ) -> R {
-    let text = std::fs::read_to_string(file).ok().filter(|text| text.contains("discover"));
-    let socket = text.as_deref().and_then(|text| wanted(&config::parse(text, file).ok()?.config));
-    let (Some(text), Some(socket)) = (text, socket) else { return config::load_for(file, ports, user) };
+    config::load_with(file, ports, |text| with_labels(text, file, found), user)
+}
+
+/// The text of the file, with what labels declare behind it.
+fn with_labels(text: String, file: &Path, found: &Found) -> String {
+    // Read here only if it may ask for that: it is read again, with whatever follows it.
+    let parsed = text.contains("discover").then(|| config::parse(&text, file).ok()).flatten();
+    let Some(socket) = parsed.and_then(|loaded| wanted(&loaded.config)) else {
+        found.lock().groups.clear();
+        return text;
+    };
     match asked(&socket) {
         Ok(listed) => found.lock().groups = text::groups(&listed),
         Err(error) => {
@@ -59,7 +67,7 @@ pub(crate) fn load_for<R>(
     let groups = found.lock().groups.clone();
     let (composed, refused) = text::composed(&text, &groups, |text| config::parse(text, file).map(|_| ()));
     found.lock().refused.extend(refused);
-    user(config::load_text(&composed, file, ports))
+    composed
 }
 
 /// The socket of the engine that is asked, if any is.

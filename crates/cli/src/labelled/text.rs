@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(refused.len(), 1);
         let config = parse(&text, Path::new("pilotlight.toml")).unwrap().config;
         assert_eq!((config.services.len(), config.services[0].place() < end_of_file(&text)), (1, true));
-        // One that is wrong is told as it is.
+        // A file that is wrong is left as it is, so that its own mistakes are reported.
         let (text, refused) = checked("nonsense", &[container("other", &[(ROUTE, "/")])]);
         assert_eq!((text.as_str(), refused.len()), ("nonsense", 0));
     }
