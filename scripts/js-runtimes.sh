@@ -9,10 +9,11 @@ case $(uname -m) in
   aarch64) deno=linux-arm64-glibc bun=bun-linux-aarch64 ;;
   *) echo "there is no Deno and no Bun for $(uname -m)" >&2; exit 1 ;;
 esac
+retry=$(cd "$(dirname "$0")" && pwd)/retry.sh
 mkdir -p "$folder/bin"
 cd "$folder"
 echo '{"private":true}' >package.json
-npm install --silent --no-audit --no-fund "@deno/$deno@$DENO" "@oven/$bun@$BUN"
+"$retry" npm install --no-audit --no-fund "@deno/$deno@$DENO" "@oven/$bun@$BUN"
 ln -sf "../node_modules/@deno/$deno/deno" bin/deno
 ln -sf "../node_modules/@oven/$bun/bin/bun" bin/bun
 bin/deno --version >/dev/null

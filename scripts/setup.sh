@@ -15,6 +15,8 @@ readonly GO_MINOR=19 # of Go 1, what sdk/go needs
 readonly GO_OF_KUBERNETES=26 # what tests/kubernetes/go.mod asks
 readonly NODE_OF_TESTS=20 # what tests/http-cache-tests needs
 readonly APT_WAIT=300 # seconds that another apt-get is waited for
+# Installing for tests and lints is worth waiting for; the demo also runs without what could not be had.
+RETRY=scripts/retry.sh
 packages=() # system packages that are missing
 
 say() { echo "setup: $*"; }
@@ -120,12 +122,11 @@ install_packages() {
     as_root=(sudo)
   fi
   say "installing the system packages ${packages[*]}${as_root[0]:+ with sudo}"
-  "${as_root[@]}" apt-get update --quiet --quiet || die "the package lists could not be fetched (see above)"
-  "${as_root[@]}" apt-get install -o DPkg::Lock::Timeout="$APT_WAIT" --yes --quiet --no-install-recommends "${packages[@]}"
+  "$RETRY" "${as_root[@]}" apt-get update --quiet --quiet || die "the package lists could not be fetched (see above)"
+  "$RETRY" "${as_root[@]}" apt-get install -o DPkg::Lock::Timeout="$APT_WAIT" --yes --quiet --no-install-recommends "${packages[@]}"
   case " ${packages[*]} " in *" redis-server "*) stop_service redis-server "${as_root[@]}" ;; esac
   case " ${packages[*]} " in *" prometheus "*) stop_service prometheus "${as_root[@]}" ;; esac
   case " ${packages[*]} " in *" rsyslog "*) stop_service rsyslog "${as_root[@]}" ;; esac
-  case " ${packages[*]} " in *" nginx "*) stop_service nginx "${as_root[@]}" ;; esac
   case " ${packages[*]} " in *" nginx "*) stop_service nginx "${as_root[@]}" ;; esac
 }
 
@@ -177,10 +178,11 @@ pip_install() {
     echo "setup: $VENV has no pip: install your system's python3-venv, remove $VENV and run this again" >&2
     return 1
   }
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 "$@"
+  "$RETRY" "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 "$@"
 }
 
 for_demo() {
+  RETRY=env # once
   check_rust
   have cc || die "a C compiler (cc) is missing: SQLite, zstd, ring and the allocator are C; install build-essential, or what your system calls it"
   have python3 || die "python3 is missing: /hello/python, /wsgi and /old are written in it"
@@ -302,15 +304,15 @@ for_test() {
   fi
   if [ ! sdk/node/node_modules/.package-lock.json -nt sdk/node/package-lock.json ]; then
     say "installing Express into sdk/node/node_modules, for its tests"
-    npm --prefix sdk/node ci --silent --no-audit --no-fund
+    scripts/retry.sh npm --prefix sdk/node ci --no-audit --no-fund
   fi
   if [ ! tests/http-cache-tests/node_modules/.package-lock.json -nt tests/http-cache-tests/package-lock.json ]; then
     say "installing undici into tests/http-cache-tests/node_modules, for the suite of HTTP cache tests"
-    npm --prefix tests/http-cache-tests ci --silent --no-audit --no-fund
+    scripts/retry.sh npm --prefix tests/http-cache-tests ci --no-audit --no-fund
   fi
   if [ ! tests/page/node_modules/.package-lock.json -nt tests/page/package-lock.json ]; then
     say "installing playwright-core and axe-core into tests/page/node_modules, for the tests of the lab's report"
-    npm --prefix tests/page ci --silent --no-audit --no-fund
+    scripts/retry.sh npm --prefix tests/page ci --no-audit --no-fund
   fi
   if [ ! target/js/installed -nt scripts/js-runtimes.sh ]; then
     say "installing Deno and Bun into target/js, for the tests of the Node SDK"
@@ -406,7 +408,7 @@ for_lint() {
   fi
   if ! have cargo-deny && [ ! -x target-tools/bin/cargo-deny ]; then
     say "building cargo-deny $DENY_VERSION into target-tools; this takes some minutes, once"
-    cargo install cargo-deny --version "$DENY_VERSION" --locked --debug --quiet --root target-tools
+    scripts/retry.sh cargo install cargo-deny --version "$DENY_VERSION" --locked --debug --quiet --root target-tools
   fi
 }
 

@@ -7,15 +7,16 @@ cd "$(dirname "$0")/.."
 mkdir -p "$folder/python" "$folder/node"
 folder=$(cd "$folder" && pwd)
 
+retry=$PWD/scripts/retry.sh
 python=python3
 [ -x target/venv/bin/python ] && python=target/venv/bin/python
-"$python" -m pip install --quiet --disable-pip-version-check --upgrade --target "$folder/python" redis==8.1.0
+"$retry" "$python" -m pip install --quiet --disable-pip-version-check --upgrade --target "$folder/python" redis==8.1.0
 
 if command -v go >/dev/null; then
-  (cd crates/redis-tool/tests/clients/goredis && go build -o "$folder/goredis-client" .)
+  (cd crates/redis-tool/tests/clients/goredis && "$retry" go build -o "$folder/goredis-client" .)
 fi
 
 cd "$folder/node"
 [ -f package.json ] || echo '{"private":true}' >package.json
-npm install --silent --no-audit --no-fund ioredis@5.9.2
+"$retry" npm install --no-audit --no-fund ioredis@5.9.2
 touch "$folder/installed"
