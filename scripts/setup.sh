@@ -182,7 +182,7 @@ pip_install() {
 }
 
 for_demo() {
-  RETRY=env # once
+  RETRY="env" # once
   check_rust
   have cc || die "a C compiler (cc) is missing: SQLite, zstd, ring and the allocator are C; install build-essential, or what your system calls it"
   have python3 || die "python3 is missing: /hello/python, /wsgi and /old are written in it"
