@@ -15,7 +15,7 @@ from harness.paths import GATEWAY_BIN, PYTHON
 from harness.program import Failed
 from harness.report import figures_table
 
-SECTIONS = ["redis_tier", "turns", "zygote", "scaling", "isolation", "idle", "memory", "chunks", "flood"]
+SECTIONS = ["redis_tier", "gateways", "turns", "zygote", "scaling", "isolation", "idle", "memory", "chunks", "flood"]
 VERSIONS = {"rustc": ["rustc", "--version"], "Python": [PYTHON, "--version"], "nginx": ["nginx", "-v"], "redis-server": ["redis-server", "--version"]}
 
 

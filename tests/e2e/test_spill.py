@@ -1,6 +1,7 @@
 """A service that is started here and has no room gives requests to one that runs elsewhere."""
 
 import json
+import socket
 import subprocess
 import threading
 
@@ -11,6 +12,29 @@ from test_servers import Server, ServersCase
 __all__ = ["setUpModule"]
 
 POOL = [PYTHON, "-B", str(HERE / "pool.py")]
+
+
+class Cutting:
+    """A server that reads two requests and closes their connections."""
+
+    def __init__(self):
+        self.listener, self.methods = socket.create_server(("127.0.0.1", 0)), []
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                pair = [self.listener.accept()[0] for _ in range(2)]
+            except OSError:
+                return
+            self.methods += [connection.recv(65_536).partition(b" ")[0].decode() for connection in pair]
+            for connection in pair:
+                connection.close()
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
 
 
 class SpillCase(ServersCase):
@@ -123,6 +147,24 @@ class Spilling(SpillCase):
                     one.join()
                     self.assertEqual(answers[0].status, 200, answers)
                     self.assertTrue(answers[0].body.isdigit(), answers)
+
+    def test_what_is_cut_off_elsewhere_is_sent_again_at_home_if_it_may_be(self):
+        # Two at a time: one alone that ends its connection might be what ended the server.
+        cutting = Cutting()
+        self.addCleanup(cutting.close)
+        gateway = self.begin(cutting)
+        self.fill(gateway)
+        orders = [self.in_background(gateway, "/pid", "POST", b"order") for _ in range(2)]
+        for one, answers in orders:
+            one.join()
+            self.assertEqual(answers[0].status, 502, "it may have been carried out")
+        late = [self.in_background(gateway, "/pid") for _ in range(2)]
+        self.waits(gateway, 2)
+        self.release(gateway)
+        for one, answers in late:
+            one.join()
+            self.assertTrue(answers[0].body.isdigit(), answers)
+        self.assertEqual(cutting.methods, ["POST", "POST", "GET", "GET"])
 
     def test_it_is_cached_as_if_it_came_from_home(self):
         gateway = self.begin(self.remote(), on_route={"cache": "1h"})

@@ -34,7 +34,7 @@ pub(crate) struct Pool {
     batch: Batch,
     idle: RefCell<Vec<(Connection, Instant)>>,
     /// Exchanges whose response has not begun.
-    pub(super) waiting: Cell<usize>,
+    pub(super) waiting: Waiting,
     /// Where the fields of the response are that is being parsed.
     pub(super) fields: RefCell<FieldTable>,
 }
@@ -56,7 +56,7 @@ impl Pool {
             queue,
             batch,
             idle: RefCell::default(),
-            waiting: Cell::new(0),
+            waiting: Waiting::default(),
             fields: RefCell::default(),
         })
     }
@@ -129,19 +129,38 @@ pub(super) fn no_wait(pool: &Pool, body: Option<Box<RequestBody>>) -> Failed {
     Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New }
 }
 
-/// Counts while it lives.
-pub(super) struct Counted<'a>(&'a Cell<usize>);
+/// How many exchanges of a pool wait for their response.
+#[derive(Default)]
+pub(super) struct Waiting {
+    count: Cell<usize>,
+    /// How often one began while another one waited.
+    joined: Cell<u64>,
+}
+
+/// One of them.
+pub(super) struct Counted<'a> {
+    of: &'a Waiting,
+    began_alone: bool,
+    joined_before: u64,
+}
 
 impl<'a> Counted<'a> {
-    pub(super) fn new(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Self(count)
+    pub(super) fn new(of: &'a Waiting) -> Self {
+        let began_alone = of.count.get() == 0;
+        of.count.set(of.count.get() + 1);
+        of.joined.set(of.joined.get() + u64::from(!began_alone));
+        Self { of, began_alone, joined_before: of.joined.get() }
+    }
+
+    /// Whether no other one has waited beside it, not even one whose end was noticed just before.
+    pub(super) fn is_alone(&self) -> bool {
+        self.began_alone && self.of.joined.get() == self.joined_before
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.of.count.set(self.of.count.get() - 1);
     }
 }
 

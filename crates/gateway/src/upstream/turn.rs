@@ -155,7 +155,7 @@ pub(super) async fn send<E: Exchange>(
     // A try that failed goes on to use up its time: the next one has what is left of it.
     let answer = answer.await.inspect(|_| first_byte.came());
     exchange.turn().settle_now(); // an answer may come before the end of the turn in which its request was put out
-    let alone = pool.waiting.get() == 1;
+    let alone = counted.is_alone();
     drop(counted);
     match answer {
         Ok(head) => exchange.into_response(pool, head, one, outbound).map_err(|error| Failed {
