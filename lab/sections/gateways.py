@@ -17,20 +17,34 @@ GATEWAYS = 8
 CONNECTIONS = 8  # of each gateway's load
 PATHS = 20_000
 WARM_UP_SECONDS = 1
-COLUMNS = [Column("gateway_us", "CPU of a gateway", "µs", 2), Column("redis_us", "CPU of Redis", "µs", 2),
-           Column("rps", "throughput on one core", "/s"), Column("origin_us", "CPU of the service", "µs", 2)]
+COLUMNS = [
+    Column("gateway_us", "CPU of a gateway", "µs", 2),
+    Column("redis_us", "CPU of Redis", "µs", 2),
+    Column("rps", "throughput on one core", "/s"),
+    Column("origin_us", "CPU of the service", "µs", 2),
+]
 
 
 def run(lab):
-    variants = {(tier, count): f"{tier} hit, {count} gateway{'s' * (count > 1)}" for tier in ("memory", "Redis") for count in (1, GATEWAYS)}
-    samples = lab.run_rounds("gateways", {name: variant(lab, count, PATHS if tier == "Redis" else None) for (tier, count), name in variants.items()})
-    workload = (f"{PRIMARIES} primaries on loopback, {CONNECTIONS} connections to each gateway; all gateways on core 0, all load and Redis on core 1; "
-                f"{lab.options.secs:g} s")
+    names = {
+        (tier, count): f"{tier} hit, {count} gateway{'s' * (count > 1)}"
+        for tier in ("memory", "Redis")
+        for count in (1, GATEWAYS)
+    }
+    variants = {
+        name: variant(lab, count, PATHS if tier == "Redis" else None) for (tier, count), name in names.items()
+    }
+    samples = lab.run_rounds("gateways", variants)
+    workload = (
+        f"{PRIMARIES} primaries on loopback, {CONNECTIONS} connections to each gateway; all gateways on core 0, load "
+        f"and Redis on core 1; {lab.options.secs:g} s"
+    )
     lab.table("hits", "Answers of 200 bytes, by one gateway and by eight", workload, samples, COLUMNS)
     for tier in ("memory", "Redis"):
-        one, eight = (samples.values(variants[tier, count], "gateway_us") for count in (1, GATEWAYS))
+        one, eight = (samples.values(names[tier, count], "gateway_us") for count in (1, GATEWAYS))
         times = [GATEWAYS * a / b for a, b in zip(one, eight, strict=True) if a and b]
-        lab.figure(f"{tier} hits of {GATEWAYS} gateways with a core each / of one, by CPU", 7, " ×", times, at_least=True)
+        title = f"{tier} hits of {GATEWAYS} gateways with a core each / of one, by CPU"
+        lab.figure(title, 7, " ×", times, at_least=True)
 
 
 def variant(lab, count, paths):
@@ -42,8 +56,12 @@ def variant(lab, count, paths):
             make_cluster(nodes)
             origin_port = free_port()
             command = peers.nginx_origin(lab.folder("origin"), origin_port)
-            origin = stack.enter_context(lab.started(Program(command, lab.scratch / "log"), lambda: accepts(origin_port)))
-            gateways = [stack.enter_context(gateway(lab, number, nodes, origin_port, SMALL if paths else "64MiB")) for number in range(count)]
+            program = Program(command, lab.scratch / "log")
+            origin = stack.enter_context(lab.started(program, lambda: accepts(origin_port)))
+            memory = SMALL if paths else "64MiB"
+            gateways = [
+                stack.enter_context(gateway(lab, number, nodes, origin_port, memory)) for number in range(count)
+            ]
             fill(gateways[0].target, nodes, paths)
             together(gateways, WARM_UP_SECONDS, paths)
             groups = {"gateway": [pid for each in gateways for pid in each.own_pids],
@@ -59,8 +77,12 @@ def variant(lab, count, paths):
 
 def gateway(lab, number, nodes, origin_port, memory):
     hosts = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
-    tables = [service_table("origin", url=f"http://127.0.0.1:{origin_port}"), route_table("/", "origin", cache="10h"),
-              f'[cache.redis]\nurl = "redis+cluster://{hosts}"\nbudget = "1s"\nqueue = 100000\nqueue_memory = "512MiB"\n']
+    redis = f'url = "redis+cluster://{hosts}"\nbudget = "1s"\nqueue = 100000\nqueue_memory = "512MiB"\n'
+    tables = [
+        service_table("origin", url=f"http://127.0.0.1:{origin_port}"),
+        route_table("/", "origin", cache="10h"),
+        f"[cache.redis]\n{redis}",
+    ]
     return Gateway(lab, f"gateway-{number}", tables, memory=memory)
 
 
