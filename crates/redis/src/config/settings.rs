@@ -82,6 +82,14 @@ pub struct Config {
     /// shift those of other callers. It costs a second small command each time. What runs on a connection of its own,
     /// and caches, do without. Default: false.
     pub verify_replies: bool,
+    /// The server is not to close these connections when it is short of memory for clients (`CLIENT NO-EVICT`, since
+    /// 7.0, with `maxmemory-clients`). A server that refuses it refuses the connection; its user needs the right to it.
+    /// Default: false.
+    pub no_evict: bool,
+    /// Commands of these connections do not count as uses of their keys, for evictions by LRU and LFU (`CLIENT
+    /// NO-TOUCH`, since 7.2): for what looks at everything, such as backups and scans. A server that refuses it refuses
+    /// the connection. Default: false.
+    pub no_touch: bool,
     /// Limits of replies.
     pub reply_limits: Limits,
     /// How much may wait for a slow subscriber.
@@ -196,6 +204,8 @@ impl Default for Config {
             overload: Overload::default(),
             when_down: WhenDown::default(),
             verify_replies: false,
+            no_evict: false,
+            no_touch: false,
             reply_limits: Limits::default(),
             subscription_limits: SubscriptionLimits::default(),
             read_from: ReadFrom::default(),

@@ -143,6 +143,8 @@ impl Attempt<'_> {
             follows_redirects: self.purpose == Purpose::Data && !is_cluster,
             wants_zone: is_data && matches!(self.config.read_from, ReadFrom::AzAffinity { .. }),
             wants_role: self.wants_role(),
+            no_evict: self.config.no_evict && (is_data || self.purpose == Purpose::PubSub),
+            no_touch: self.config.no_touch && is_data,
             checks_readiness: is_data || self.purpose == Purpose::Probe,
             extra: extra.iter().map(|command| (command.name(), encoded(command))).collect(),
         }

@@ -4,7 +4,7 @@
 //!  Auto, Resp3:  HELLO 3 [AUTH …] [SETNAME …] ─accepted─▶ setup
 //!  Auto:                                      ─refused──▶ [AUTH] ─▶ setup, in RESP2
 //!  Resp2, Bare:  [AUTH] ─▶ setup
-//!  setup:        CLIENT SETNAME, SETINFO, CAPA; INFO; ROLE; SELECT; READONLY; the caller's; PING, in one wave
+//!  setup:        CLIENT SETNAME, SETINFO, CAPA; INFO; ROLE; NO-EVICT, NO-TOUCH; SELECT; READONLY; the caller's; PING, in one wave
 //! ```
 //!
 //! Invariant: nothing is sent behind an `AUTH` or `HELLO` before its answer (a failing AUTH within a pipeline can lose
@@ -45,6 +45,10 @@ pub(crate) struct Plan {
     pub(crate) wants_zone: bool,
     /// Asks for the role if `HELLO` does not tell it.
     pub(crate) wants_role: bool,
+    /// Is spared when the server is short of memory for clients.
+    pub(crate) no_evict: bool,
+    /// Its commands do not count as uses of keys.
+    pub(crate) no_touch: bool,
     /// Ends with `PING`, whose answer shows a server that is loading.
     pub(crate) checks_readiness: bool,
     /// The caller's commands, named and encoded. Each has to succeed.
@@ -219,6 +223,14 @@ impl Handshake {
             }
             if self.plan.wants_role && self.server.role.is_none() {
                 send(Sent::Role, &[b"ROLE"]);
+            }
+        }
+        for (wanted, name, word) in [
+            (self.plan.no_evict, "CLIENT NO-EVICT", b"NO-EVICT".as_slice()),
+            (self.plan.no_touch, "CLIENT NO-TOUCH", b"NO-TOUCH"),
+        ] {
+            if wanted {
+                send(Sent::Required(name), &[b"CLIENT", word, b"ON"]);
             }
         }
         if self.plan.database > 0 {

@@ -96,6 +96,8 @@ const KNOBS: &[Knob] = &[
     Knob::any("overload", "wait, reject or shed", |draft, text| put(&mut draft.config.overload, overload(text))),
     Knob::any("when_down", "queue or fail_fast", |draft, text| put(&mut draft.config.when_down, when_down(text))),
     Knob::any("verify_replies", FLAG, |draft, text| put(&mut draft.config.verify_replies, flag(text))),
+    Knob::any("no_evict", FLAG, |draft, text| put(&mut draft.config.no_evict, flag(text))),
+    Knob::any("no_touch", FLAG, |draft, text| put(&mut draft.config.no_touch, flag(text))),
     Knob::any("max_bulk_bytes", SIZE, |draft, text| put(&mut draft.config.reply_limits.max_bulk_bytes, size(text))),
     Knob::any("max_line_bytes", SIZE, |draft, text| put(&mut draft.config.reply_limits.max_line_bytes, size(text))),
     Knob::any("max_depth", COUNT, |draft, text| put(&mut draft.config.reply_limits.max_depth, count(text))),

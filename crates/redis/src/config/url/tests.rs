@@ -145,6 +145,8 @@ fn options() {
     );
     check_option("tcp_user_timeout=none", |c| c.tcp_user_timeout, None);
     check_option("no_delay=false", |c| c.no_delay, false);
+    check_option("no_evict=true", |c| c.no_evict, true);
+    check_option("no_touch=true", |c| c.no_touch, true);
     check_option("idle_ping=1s&stall=none", |c| (c.probe.idle_ping, c.probe.stall), (Some(ms(1000)), None));
     check_option("max_queued_bytes=8MiB", |c| c.max_queued_bytes, 8 << 20);
     check_option(

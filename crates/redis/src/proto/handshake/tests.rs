@@ -20,6 +20,8 @@ fn plan(style: Style) -> Plan {
         follows_redirects: false,
         wants_zone: false,
         wants_role: false,
+        no_evict: false,
+        no_touch: false,
         checks_readiness: true,
         extra: Vec::new(),
     }
@@ -346,4 +348,21 @@ fn auth_of_a_live_connection() {
     encode_auth(&mut out, &Credentials::new("alice", "s3cret"));
     encode_auth(&mut out, &Credentials::password("s3cret"));
     assert_eq!(sent(&out), ["AUTH alice s3cret", "AUTH s3cret"]);
+}
+
+#[test]
+fn what_was_asked_for_has_to_be_granted() {
+    let both = |style| Plan { no_evict: true, no_touch: true, database: 2, ..plan(style) };
+    let setup = [NAME, VERSION, "CLIENT NO-EVICT ON", "CLIENT NO-TOUCH ON", "SELECT 2", "PING"];
+    let granted = ["+OK", "+OK", "+OK", "+OK", "+OK", "+PONG"];
+    play(both(Style::Auto), &[(&["HELLO 3"], &[REDIS_7]), (&setup, &granted)]).unwrap();
+    // Also of those who close connections on what they do not know: it was asked for.
+    let bare = ["CLIENT NO-EVICT ON", "CLIENT NO-TOUCH ON", "SELECT 2", "PING"];
+    play(both(Style::Bare), &[(&bare, &["+OK", "+OK", "+OK", "+PONG"])]).unwrap();
+    let unknown = "-ERR unknown subcommand 'NO-TOUCH'. Try CLIENT HELP.";
+    let refused = play(
+        both(Style::Auto),
+        &[(&["HELLO 3"], &[REDIS_7]), (&setup, &["+OK", "+OK", "+OK", unknown, "+OK", "+PONG"])],
+    );
+    assert_eq!(refused, Err(HandshakeError::Refused { command: "CLIENT NO-TOUCH", error: error(unknown) }));
 }
