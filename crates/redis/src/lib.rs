@@ -45,6 +45,7 @@ mod net;
 mod observer;
 mod out;
 mod proto;
+pub mod recipes;
 pub mod reply;
 mod stats;
 

@@ -24,6 +24,7 @@ mod observability;
 mod order;
 mod pubsub;
 mod raw;
+mod recipes;
 mod refused;
 mod renewal;
 mod replicas;

@@ -94,7 +94,7 @@ impl Client {
     }
 
     /// Whether the server refused because the slot is, or will be, at another node. What the redirect says is noted.
-    fn may_go_elsewhere(&self, connection: &Dedicated, error: &Error) -> bool {
+    pub(crate) fn may_go_elsewhere(&self, connection: &Dedicated, error: &Error) -> bool {
         let Some(server) = error.server().filter(|_| error.ran() == Ran::NotSent) else { return false };
         let address = connection.lease().lane().address();
         match error.judge(server).remedy {
