@@ -14,7 +14,7 @@
 mod durations;
 mod snapshot;
 
-pub use crate::observer::{Observer, Operation};
+pub use crate::observer::{Beginning, Observer, Ongoing, Operation};
 pub use durations::{BOUNDS, DurationSeries, Durations, MAX_SERIES};
 pub use snapshot::{Metric, MetricKind};
 

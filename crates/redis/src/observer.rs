@@ -1,29 +1,105 @@
-//! Who is told of each operation when it ends, and what.
+//! Who is told of each operation when it begins and when it ends, and what.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
+use crate::proto::slot::Slot;
 
-/// Is told of operations when they end: on the tasks of their callers, so it should be quick. What is dropped before
-/// its end is not told.
+/// Is told of operations: on the tasks of their callers, so it should be quick. What is dropped before its end is not
+/// told, but for what was made of its beginning, which is dropped, too.
+///
+/// It is the hook for metrics, traces and tests. Without one, a command looks once at whether there is one, and nothing
+/// is measured. A span for each command, beside those that the client has by itself (target `pilotlight_redis::command`,
+/// level DEBUG):
+///
+/// ```
+/// use pilotlight_redis::metrics::{Beginning, Observer, Ongoing, Operation};
+///
+/// #[derive(Debug)]
+/// struct Spans;
+///
+/// impl Observer for Spans {
+///     fn begun(&self, beginning: &Beginning<'_>) -> Option<Box<dyn Ongoing>> {
+///         let slot = beginning.slot.map(|slot| slot.number());
+///         let attempts = tracing::field::Empty;
+///         Some(Box::new(CommandSpan(tracing::info_span!("redis", name = beginning.name, slot, attempts))))
+///     }
+///
+///     fn ended(&self, _: &Operation<'_>) {}
+/// }
+///
+/// struct CommandSpan(tracing::Span);
+///
+/// impl Ongoing for CommandSpan {
+///     fn ended(self: Box<Self>, operation: &Operation<'_>) {
+///         self.0.record("attempts", operation.attempts);
+///         if let Some(error) = operation.error {
+///             self.0.in_scope(|| tracing::warn!(%error, "failed"));
+///         }
+///     }
+/// }
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = pilotlight_redis::Config::from_url("redis://localhost")?;
+/// let client = pilotlight_redis::Client::new(pilotlight_redis::Config {
+///     observer: Some(std::sync::Arc::new(Spans)),
+///     ..config
+/// })?;
+/// # Ok(()) }
+/// ```
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
+    /// An operation begins: it is polled for the first time, and nothing is sent yet. What is returned goes with it: it
+    /// is told of the end, after [`ended`](Self::ended), or dropped with an operation that its caller gave up. Default:
+    /// nothing.
+    fn begun(&self, beginning: &Beginning<'_>) -> Option<Box<dyn Ongoing>> {
+        let _ = beginning;
+        None
+    }
+
     /// An operation has ended.
     fn ended(&self, operation: &Operation<'_>);
 }
 
+/// What an [`Observer`] made of an operation's beginning.
+pub trait Ongoing: Send {
+    /// The operation has ended.
+    fn ended(self: Box<Self>, operation: &Operation<'_>);
+}
+
+/// A command, a pipeline or a transaction that begins. It names no arguments: they may be secrets.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Beginning<'o> {
+    /// As [`Operation::name`].
+    pub name: &'o str,
+    /// As [`Operation::slot`].
+    pub slot: Option<Slot>,
+    /// The node that is asked first, as far as is known now.
+    pub node: Option<&'o str>,
+    /// The database.
+    pub database: u16,
+    /// Commands of a pipeline or transaction.
+    pub batch_size: Option<usize>,
+}
+
 /// A command, a pipeline or a transaction that has ended. It names no arguments: they may be secrets.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Operation<'o> {
     /// The command; of a pipeline `PIPELINE`, of a transaction `MULTI`, followed by the command if all are the same.
     pub name: Cow<'static, str>,
+    /// The slot of its first key; `None`: it has no key, or it is a pipeline.
+    pub slot: Option<Slot>,
     /// The node that was asked, last or first, as `host:port`; `None`: several, or none.
     pub node: Option<&'o str>,
     /// The database.
     pub database: u16,
     /// Commands of a pipeline or transaction.
     pub batch_size: Option<usize>,
+    /// 1, and 1 more for each time that it, or a command or part of it, was sent again: after a redirect, or a failure.
+    pub attempts: u32,
     /// From the first poll to the end.
     pub duration: Duration,
     /// Why it failed; of a pipeline, its first command that did.

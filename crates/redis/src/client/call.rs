@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing::Instrument;
 
 use crate::client::handle::Client;
-use crate::client::observed::Observed;
+use crate::client::observed::{Observed, Subject};
 use crate::client::span;
 use crate::command::Command;
 use crate::commands::Commands;
@@ -36,7 +36,7 @@ pub struct Call<'a, T> {
     options: CallOptions,
     route: Option<Box<Route>>,
     stage: Stage<'a>,
-    observed: Option<Observed>,
+    observed: Option<Box<Observed>>,
     reply: PhantomData<fn() -> T>,
 }
 
@@ -114,24 +114,27 @@ impl<'a, T: FromReply> Call<'a, T> {
         let (client, options, route) = (self.client, self.options, self.route.take());
         let (name, command) = (self.command.name(), self.take_command());
         let special = async move { routing::run(client.core(), &command, route.as_deref(), options).await };
-        Stage::Slow(name, Box::pin(special))
+        self.by_slow_way(name, special)
     }
 
     /// Somebody is to be told how it ends.
     #[cold]
     fn observe(&mut self) {
         let core = self.client.core();
-        self.observed = Observed::begin(core.config());
-        if let (Some(observed), None) = (&mut self.observed, &self.route) {
-            observed.node = core.lane_for(&self.command).ok().map(|lane| lane.node());
-        }
+        let Self { command, route, .. } = self;
+        self.observed = Observed::begin(core.config(), || Subject {
+            name: command.name().into(),
+            slot: command.slot(),
+            node: if route.is_none() { core.lane_for(command).ok().map(|lane| lane.node()) } else { None },
+            batch_size: None,
+        });
     }
 
     /// Tells how it ended.
     #[inline]
-    fn ended(&mut self, name: &'static str, result: Result<T, Error>) -> Poll<Result<T, Error>> {
+    fn ended(&mut self, result: Result<T, Error>) -> Poll<Result<T, Error>> {
         if let Some(observed) = self.observed.take() {
-            observed.end(self.client.core().config(), name, result.as_ref().err());
+            observed.end(self.client.core().config(), result.as_ref().err());
         }
         Poll::Ready(result)
     }
@@ -149,19 +152,30 @@ impl<'a, T: FromReply> Call<'a, T> {
             span::finish(&own, &result);
             result
         };
-        Stage::Slow(name, Box::pin(run.instrument(span)))
+        self.by_slow_way(name, run.instrument(span))
+    }
+
+    fn by_slow_way(
+        &self,
+        name: &'static str,
+        way: impl Future<Output = Result<Value, Error>> + Send + 'a,
+    ) -> Stage<'a> {
+        Stage::Slow(
+            name,
+            match &self.observed {
+                Some(observed) => Box::pin(observed.trail().follow(way)),
+                None => Box::pin(way),
+            },
+        )
     }
 
     #[cold]
     fn slow(&mut self, failure: Failure, since: Instant) -> Stage<'a> {
         let (core, options, name, command) =
             (self.client.core(), self.options, self.command.name(), self.take_command());
-        Stage::Slow(
-            name,
-            Box::pin(
-                async move { retry::follow(core, &Payload::Command(&command).usual(), options, failure, since).await },
-            ),
-        )
+        let follow =
+            async move { retry::follow(core, &Payload::Command(&command).usual(), options, failure, since).await };
+        self.by_slow_way(name, follow)
     }
 
     fn take_command(&mut self) -> Command<'a> {
@@ -194,8 +208,7 @@ impl<T: FromReply> Future for Call<'_, T> {
                                 |error| Error::new(error, Ran::Executed, this.command.name()).at(flight.lane().node());
                             let result = T::from_reply(value).map_err(at_node);
                             this.stage = Stage::Done;
-                            let name = this.command.name();
-                            return this.ended(name, result);
+                            return this.ended(result);
                         }
                         other => {
                             let lane = Arc::clone(flight.lane());
@@ -208,7 +221,7 @@ impl<T: FromReply> Future for Call<'_, T> {
                     let name = *name;
                     this.stage = Stage::Done;
                     let read = |value| T::from_reply(value).map_err(|error| Error::new(error, Ran::Executed, name));
-                    return this.ended(name, result.and_then(read));
+                    return this.ended(result.and_then(read));
                 }
                 Stage::Done => {
                     return Poll::Ready(Err(Error::new(

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::client::handle::Client;
-use crate::client::observed::Observed;
+use crate::client::observed::{Observed, Subject, followed};
 use crate::command::Command;
 use crate::engine::options::CallOptions;
 use crate::engine::request::Payload;
@@ -45,10 +45,19 @@ impl Client {
         let options = CallOptions::by(self.core().config());
         let mut sink = Sink { writer, begun: None };
         let request = Payload::Command(&command).usual();
-        let observed = Observed::begin(self.core().config());
-        let copied = retry::one_into(self.core(), &request, options, &mut sink).await;
+        let observed = Observed::begin(self.core().config(), || Subject {
+            name: name.into(),
+            slot: request.slot,
+            node: None,
+            batch_size: None,
+        });
+        let copied = followed(
+            observed.as_ref().map(Observed::trail),
+            retry::one_into(self.core(), &request, options, &mut sink),
+        )
+        .await;
         if let Some(observed) = observed {
-            observed.end(self.core().config(), name, copied.as_ref().err());
+            observed.end(self.core().config(), copied.as_ref().err());
         }
         match (sink.begun, copied?) {
             (Some(size), _) => Ok(Some(size)),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::client::handle::Client;
-use crate::client::observed::Observed;
+use crate::client::observed::{Observed, Subject};
 use crate::command::{Args, Command, Flags};
 use crate::commands::{Commands, spec};
 use crate::engine::options::CallOptions;
@@ -166,11 +166,15 @@ impl Dedicated {
     }
 
     async fn exchange(&mut self, command: Command<'_>, options: CallOptions) -> Result<Value, Error> {
-        let name = command.name();
-        let observed = Observed::begin_at(self.client.core().config(), self.lease.node());
+        let observed = Observed::begin(self.client.core().config(), || Subject {
+            name: command.name().into(),
+            slot: command.slot(),
+            node: Some(Arc::clone(self.lease.node())),
+            batch_size: None,
+        });
         let result = self.exchange_unobserved(command, options).await;
         if let Some(observed) = observed {
-            observed.end(self.client.core().config(), name, result.as_ref().err());
+            observed.end(self.client.core().config(), result.as_ref().err());
         }
         result
     }

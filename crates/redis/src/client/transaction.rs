@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::client::dedicated::Dedicated;
 use crate::client::handle::Client;
-use crate::client::observed::{Observed, batch_name};
+use crate::client::observed::{Observed, Subject, batch_name, followed};
 use crate::client::replies::{PipelineId, Queued, Replies};
 use crate::command::{Command, CommandSpec, Flags};
 use crate::commands::Commands;
@@ -176,15 +176,21 @@ impl<'a> Transaction<'a> {
             Target::Own(connection) => &connection.client().clone(),
         };
         let config = client.core().config();
-        let observed = Observed::begin(config)
-            .map(|it| (it, batch_name("MULTI", specs.iter().map(|spec| spec.name)), specs.len()));
+        let observed = Observed::begin(config, || Subject {
+            name: batch_name("MULTI", specs.iter().map(|spec| spec.name)),
+            slot,
+            node: None,
+            batch_size: Some(specs.len()),
+        });
         let sealed = Sealed::new(encoded, specs, slot);
         let values = match target {
-            Target::Shared(client) => shared(client, &sealed, options).await,
+            Target::Shared(client) => {
+                followed(observed.as_ref().map(Observed::trail), shared(client, &sealed, options)).await
+            }
             Target::Own(connection) => own(connection, &sealed, options).await,
         };
-        if let Some((observed, name, size)) = observed {
-            observed.end_batch(config, name, Some(size), values.as_ref().err());
+        if let Some(observed) = observed {
+            observed.end(config, values.as_ref().err());
         }
         Ok(replies(id, values?, &sealed))
     }

@@ -87,9 +87,11 @@ mod tests {
         let duration = Duration::from_millis(millis);
         Operation {
             name: Cow::Owned(name),
+            slot: None,
             node: Some("[::1]:7"),
             database: 3,
             batch_size: None,
+            attempts: 1,
             duration,
             error: None,
         }

@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use pilotlight_redis::config::NodeAddress;
-use pilotlight_redis::metrics::Durations;
-use pilotlight_redis::{CacheConfig, Client, Command, Commands, Config, Route};
+use pilotlight_redis::metrics::{Beginning, Durations, Observer, Ongoing, Operation};
+use pilotlight_redis::{CacheConfig, Client, Command, Commands, Config, Route, Slot};
 use pilotlight_testkit::Server;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -205,4 +206,100 @@ async fn operations_are_told_of() {
         ["SET", "GET", "PING", "BLPOP", "INCR", "GETRANGE", "MULTI"].map(|name| (name.to_owned(), (1, None))).into();
     expected.insert("LLEN".to_owned(), (1, Some("server".to_owned())));
     assert_eq!(told, expected);
+}
+
+/// What an observer heard: beginnings, ends, and what was given up.
+#[derive(Debug, Clone, Default)]
+struct Notebook(Arc<Mutex<Vec<String>>>);
+
+struct Page {
+    name: String,
+    notebook: Option<Notebook>,
+}
+
+impl Observer for Notebook {
+    fn begun(&self, beginning: &Beginning<'_>) -> Option<Box<dyn Ongoing>> {
+        let Beginning { name, slot, node, batch_size, .. } = beginning;
+        let slot = slot.map(|slot| slot.number());
+        self.note(format!("{name} begins: slot {slot:?}, {}, {batch_size:?}", node.is_some()));
+        Some(Box::new(Page { name: (*name).to_owned(), notebook: Some(self.clone()) }))
+    }
+
+    fn ended(&self, _: &Operation<'_>) {}
+}
+
+impl Ongoing for Page {
+    fn ended(mut self: Box<Self>, operation: &Operation<'_>) {
+        assert_eq!(self.name, operation.name);
+        let Operation { name, attempts, node, error, .. } = operation;
+        let outcome = if error.is_some() { "failed" } else { "done" };
+        self.notebook.take().unwrap().note(format!("{name} {outcome}: {attempts}, {}", node.unwrap_or("nowhere")));
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        if let Some(notebook) = self.notebook.take() {
+            notebook.note(format!("{} given up", self.name));
+        }
+    }
+}
+
+impl Notebook {
+    fn note(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+#[tokio::test]
+async fn a_hook_hears_of_beginnings_attempts_and_ends() {
+    let cluster = Arc::new(tokio::task::spawn_blocking(|| Kind::of(3, 0).start()).await.unwrap());
+    let seeds = cluster.nodes().iter().map(|node| NodeAddress::tcp("127.0.0.1", node.port()));
+    let notebook = Notebook::default();
+    let client = Client::new(Config { observer: Some(Arc::new(notebook.clone())), ..Config::cluster(seeds) }).unwrap();
+    client.set("key", "value").await.unwrap();
+    let (slot, nodes) = (Slot::of(b"key").number(), Arc::clone(&cluster));
+    let (from, to) = tokio::task::spawn_blocking(move || {
+        let (source, slot) = nodes.node_for_key("key").unwrap();
+        let target = nodes.nodes().iter().find(|node| node.id() != source.id()).unwrap();
+        nodes.move_slot(slot, target).unwrap();
+        (source.port(), target.port())
+    })
+    .await
+    .unwrap();
+    notebook.take();
+    client.get("key").await.unwrap();
+    assert_eq!(
+        notebook.take(),
+        [format!("GET begins: slot Some({slot}), true, None"), format!("GET done: 2, 127.0.0.1:{to}")],
+        "it was at {from}"
+    );
+    client.incr("key").await.unwrap_err();
+    let mut transaction = client.transaction();
+    transaction.del("key");
+    transaction.run().await.unwrap();
+    let mut pipeline = client.pipeline();
+    let (_, _) = (pipeline.get("key"), pipeline.set("other", 1));
+    pipeline.run().await.unwrap();
+    assert_eq!(
+        notebook.take(),
+        [
+            format!("INCR begins: slot Some({slot}), true, None"),
+            format!("INCR failed: 1, 127.0.0.1:{to}"),
+            format!("MULTI DEL begins: slot Some({slot}), false, Some(1)"),
+            "MULTI DEL done: 1, nowhere".to_owned(),
+            "PIPELINE begins: slot None, false, Some(2)".to_owned(),
+            "PIPELINE done: 1, nowhere".to_owned(),
+        ]
+    );
+    let given_up = tokio::time::timeout(Duration::from_millis(1), client.blpop(["list"], 0));
+    given_up.await.unwrap_err();
+    assert_eq!(notebook.take().pop().unwrap(), "BLPOP given up");
+    // Not even begun.
+    drop(client.get("key"));
+    assert!(notebook.take().is_empty());
 }

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Item, Pipeline};
-use crate::client::observed::{Observed, batch_name};
+use crate::client::observed::{Observed, Subject, batch_name, followed};
 use crate::client::replies::Replies;
 use crate::engine::core::Core;
 use crate::engine::options::CallOptions;
@@ -36,12 +36,16 @@ impl Pipeline<'_> {
             return Err(Error::new(misuse, Ran::NotSent, "pipeline"));
         }
         let config = self.client.core().config();
-        let observed = Observed::begin(config);
-        let values = all(self.client.core(), &self).await;
+        let observed = Observed::begin(config, || Subject {
+            name: batch_name("PIPELINE", self.items.iter().map(Item::name)),
+            slot: None,
+            node: None,
+            batch_size: Some(self.items.len()),
+        });
+        let values = followed(observed.as_ref().map(Observed::trail), all(self.client.core(), &self)).await;
         if let Some(observed) = observed {
-            let name = batch_name("PIPELINE", self.items.iter().map(Item::name));
             let error = values.iter().flatten().find_map(|value| value.as_ref().err());
-            observed.end_batch(config, name, Some(values.len()), error);
+            observed.end(config, error);
         }
         Ok(Replies::new(self.id, values, self.items.iter().map(Item::name).collect()))
     }

@@ -14,6 +14,7 @@ use crate::engine::lane::{Crowd, Lane, Refused, Ticket};
 use crate::engine::reply_check::ReplyCheck;
 use crate::engine::request::Payload;
 use crate::engine::submission::{Kind, Outcome, Submission, SubmissionError};
+use crate::engine::trail;
 use crate::error::{Error, ErrorKind, Ran};
 use crate::out::Out;
 use crate::reply::Value;
@@ -233,11 +234,15 @@ impl Work<'_, '_, '_> {
     pub(super) fn lane(&self, it: &Try) -> Result<Arc<Lane>, Error> {
         let request = &self.requests[it.index];
         let spec = request.payload.spec();
-        match &it.lead {
+        let lane = match &it.lead {
             Lead::Target => self.core.lane_by(&request.target, spec, request.slot),
             Lead::Primary => self.core.primary_lane(spec, request.slot),
             Lead::Lane(lane) => Ok(Arc::clone(lane)),
+        }?;
+        if it.attempts.is_again() {
+            trail::note_again(lane.node());
         }
+        Ok(lane)
     }
 }
 

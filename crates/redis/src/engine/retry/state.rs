@@ -118,6 +118,13 @@ pub(super) struct RetryLoop<'r, 'p, 'a, 's> {
     pub(super) again: Again,
 }
 
+impl Attempts {
+    /// Whether there was one before.
+    pub(super) fn is_again(&self) -> bool {
+        self.redirects + self.retries > 0
+    }
+}
+
 impl Try {
     pub(super) fn first(index: usize) -> Self {
         Self { index, lead: Lead::Target, attempts: Attempts::default() }
