@@ -24,6 +24,8 @@ pub enum Answer {
     SendAndClose(Vec<u8>),
     /// RST.
     Reset,
+    /// That, after this time. Further commands of the connection wait for it.
+    After(Duration, Box<Answer>),
 }
 
 impl<B: Into<Vec<u8>>> From<B> for Answer {

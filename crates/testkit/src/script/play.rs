@@ -68,10 +68,15 @@ impl From<io::Error> for Missing {
 impl Connection {
     async fn respond(&mut self, respond: &Respond) {
         while let Ok(words) = self.next_for_script(None).await {
-            let (bytes, closes) = match respond(words) {
+            let mut answer = respond(words);
+            while let Answer::After(pause, then) = answer {
+                tokio::time::sleep(pause).await;
+                answer = *then;
+            }
+            let (bytes, closes) = match answer {
                 Answer::Send(bytes) => (bytes, false),
                 Answer::SendAndClose(bytes) => (bytes, true),
-                Answer::Reset => return self.stream.reset_on_drop(),
+                Answer::Reset | Answer::After(..) => return self.stream.reset_on_drop(),
             };
             if self.stream.write_all(&bytes).await.is_err() {
                 return;

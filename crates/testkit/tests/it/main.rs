@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cluster;
+mod mock;
 mod proxy;
 mod script;
 mod sentinel;
