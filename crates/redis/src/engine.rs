@@ -26,3 +26,4 @@ mod sentinel;
 mod single;
 pub(crate) mod sink;
 pub(crate) mod submission;
+pub(crate) mod trail;

@@ -1,5 +1,6 @@
 //! The examples do what they show.
 
+use pilotlight_redis::Commands;
 use pilotlight_testkit::Server;
 
 use crate::spare::Kind;
@@ -10,6 +11,9 @@ mod caching;
 #[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/cluster.rs"]
 mod cluster;
+#[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/lock.rs"]
+mod lock;
 #[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/metrics.rs"]
 mod metrics;
@@ -22,6 +26,9 @@ mod quickstart;
 #[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/transaction.rs"]
 mod transaction;
+#[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/worker.rs"]
+mod worker;
 
 async fn server() -> Server {
     tokio::task::spawn_blocking(|| Server::start().unwrap()).await.unwrap()
@@ -89,4 +96,22 @@ async fn metrics() {
     for line in expected {
         assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn worker() {
+    let server = server().await;
+    let client = pilotlight_redis::Client::connect(&server.url()).await.unwrap();
+    for number in 0..20 {
+        client.xadd("worker:orders", "*", [("number", number)]).await.unwrap();
+    }
+    assert_eq!(worker::run(&client, 20).await.unwrap(), 20);
+    assert_eq!(server.command(&["XPENDING", "worker:orders", "billing"]).unwrap().array()[0].integer(), Some(0));
+}
+
+#[tokio::test]
+async fn lock() {
+    let server = server().await;
+    let client = pilotlight_redis::Client::connect(&server.url()).await.unwrap();
+    assert_eq!(lock::run(&client).await.unwrap(), (true, false));
 }
