@@ -28,7 +28,10 @@ use bytes::Bytes;
 use super::options::*;
 use super::spec;
 use super::words::*;
-use crate::command::{Arg, Args, Command, Pairs, Triples};
+use crate::command::{
+    Arg, Args, Command, IdleMilliseconds, Integer, Milliseconds, Number, Pairs, Seconds, Triples, UnixMilliseconds, UnixSeconds,
+    WaitSeconds,
+};
 use crate::reply::{
     AutoClaimed, Facts, FromReply, GeoFound, GeoPosition, PendingEntry, PendingSummary, ScanReply, ScoredPop, StreamEntries,
     StreamEntry, Value,

@@ -7,10 +7,12 @@ from model import Model, Options, Piece
 from replies import METHODS as SPECIAL
 from replies import reply_of
 from specs import FLAGS, camel, constant, flags_of, key_specs
-from tables import CONNECTION_STATE, ENUMS, INTERNAL, SELECTORS, SELECTOR_METHODS, VARIANT_NAMES
+from tables import CONNECTION_STATE, ENUMS, INTERNAL, NUMBERS, SELECTORS, SELECTOR_METHODS, VARIANT_NAMES
 from tables import METHODS as RENAMED
 
 TYPES = {"arg": "impl Into<Arg<'a>>", "args": "impl Args<'a>", "pairs": "impl Pairs<'a>", "triples": "impl Triples<'a>"}
+NUMBER_TYPES = sorted({kind for kinds in NUMBERS.values() for kind in kinds.values()})
+TYPES |= {kind: f"impl Into<{kind}>" for kind in NUMBER_TYPES}
 
 
 def is_container(name, commands):
@@ -187,6 +189,7 @@ def options(commands, group, head):
     text = "\n".join(parts)
     enums = sorted({enum for enum, _ in ENUMS.values() if re.search(rf"\b{enum}\b", text)})
     kinds = [kind for kind in ("Arg", "Args") if f"{kind}<" in text]
+    kinds += [kind for kind in NUMBER_TYPES if f"<{kind}>" in text]
     imports = [f"use crate::command::{{{', '.join(kinds)}}};"] if kinds else []
     imports += ["use crate::commands::choices::Choices;"]
     imports += [f"use crate::commands::words::{{{', '.join(enums)}}};"] if enums else []

@@ -7,7 +7,7 @@ A command's words are a sequence of *pieces* (what is always there) and *slots* 
 import re
 from dataclasses import dataclass, field
 
-from tables import ENUMS, NAMES, PARAMETERS, SELECTORS
+from tables import ENUMS, NAMES, NUMBERS, PARAMETERS, SELECTORS
 
 KEYWORDS = {"type", "match", "where", "move", "async", "in", "for", "ref", "loop", "use"}
 
@@ -67,6 +67,12 @@ def option_name(argument):
 def plural(name):
     singular = snake(name)
     return singular if singular.endswith("s") else f"{singular}s"
+
+
+def value_of(parameter):
+    """The argument as the command takes it."""
+    is_number = any(parameter.type in kinds.values() for kinds in NUMBERS.values())
+    return f"{parameter.type}::of({parameter.name})" if is_number else parameter.name
 
 
 def is_word(argument):
@@ -168,7 +174,7 @@ class Model:
         names = {known.name for known in self.parameters}
         assert parameter.name not in names, (self.name, parameter.name)
         self.parameters.append(parameter)
-        return Piece(call, parameter.name)
+        return Piece(call, value_of(parameter))
 
     def selector(self, argument):
         kind, _ = SELECTORS[(self.name, argument["name"])]
@@ -189,7 +195,8 @@ class Model:
         for key in ((self.name, argument["name"]), argument["name"]):
             if key in PARAMETERS:
                 return PARAMETERS[key]
-        return {"integer": "i64", "unix-time": "i64", "double": "f64"}.get(argument["type"], "arg")
+        kinds = NUMBERS.get(argument["type"], {"": "arg"})
+        return next(kind for part, kind in kinds.items() if part in argument["name"])
 
     # Optional arguments.
 
@@ -235,7 +242,7 @@ class Model:
         else:
             parameter = Parameter(snake(argument["name"]), self.type_of(argument))
         way.parameters.append(parameter)
-        way.pieces.append((slot, Piece("args" if many else "arg", parameter.name)))
+        way.pieces.append((slot, Piece("args" if many else "arg", value_of(parameter))))
 
     def choice(self, argument):
         first = self.slots

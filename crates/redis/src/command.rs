@@ -3,8 +3,11 @@
 
 mod arg;
 mod keys;
+mod number;
+mod refused;
 mod spec;
 pub(crate) mod table;
+mod time;
 
 use std::fmt;
 
@@ -12,7 +15,9 @@ use pilotlight_resp::encode;
 use smallvec::SmallVec;
 
 pub use arg::{Arg, Args, Each, Element, Pairs, Triples, each};
+pub use number::{Integer, Number};
 pub use spec::{BeginSearch, Blocking, CommandSpec, FindKeys, Flags, KeySpec, RequestPolicy, ResponsePolicy, UNKNOWN};
+pub use time::{IdleMilliseconds, Milliseconds, Seconds, UnixMilliseconds, UnixSeconds, WaitSeconds};
 
 use crate::out::Out;
 use crate::proto::slot::Slot;
@@ -41,29 +46,37 @@ impl<'a> Command<'a> {
     #[must_use]
     #[inline]
     pub fn arg(mut self, arg: impl Into<Arg<'a>>) -> Self {
-        self.args.push(arg.into());
+        self.push(arg.into());
         self
     }
 
     /// Adds one or many arguments.
     #[must_use]
     pub fn args(mut self, args: impl Args<'a>) -> Self {
-        args.each(&mut |arg| self.args.push(arg));
+        args.each(&mut |arg| self.push(arg));
         self
     }
 
     /// Adds pairs of arguments.
     #[must_use]
     pub fn pairs(mut self, pairs: impl Pairs<'a>) -> Self {
-        pairs.each_pair(&mut |arg| self.args.push(arg));
+        pairs.each_pair(&mut |arg| self.push(arg));
         self
     }
 
     /// Adds triples of arguments.
     #[must_use]
     pub fn triples(mut self, triples: impl Triples<'a>) -> Self {
-        triples.each_triple(&mut |arg| self.args.push(arg));
+        triples.each_triple(&mut |arg| self.push(arg));
         self
+    }
+
+    #[inline]
+    fn push(&mut self, arg: Arg<'a>) {
+        if matches!(arg, Arg::Invalid(_)) {
+            self.refuse();
+        }
+        self.args.push(arg);
     }
 
     /// Adds arguments after their number.
@@ -84,11 +97,14 @@ impl<'a> Command<'a> {
         let mut seconds: SmallVec<[Arg<'a>; 4]> = SmallVec::new();
         let mut first = true;
         pairs.each_pair(&mut |arg| {
-            let half = if first { &mut self.args } else { &mut seconds };
-            half.push(arg);
+            if first {
+                self.push(arg)
+            } else {
+                seconds.push(arg)
+            }
             first = !first;
         });
-        self.args.extend(seconds);
+        seconds.into_iter().for_each(|arg| self.push(arg));
         self
     }
 
@@ -97,7 +113,9 @@ impl<'a> Command<'a> {
         self.args.push(Arg::from(0_usize));
         let mut command = add(self);
         let added = command.args.len() - at - 1;
-        command.args[at] = Arg::from(added / size);
+        if !command.is_refused() {
+            command.args[at] = Arg::from(added / size);
+        }
         command
     }
 
@@ -116,7 +134,7 @@ impl<'a> Command<'a> {
     /// The command's name; of an unknown command, `unknown`.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.spec.name
+        if self.is_refused() { self.refused_name() } else { self.spec.name }
     }
 
     /// The slot of its first key, if it has a key. Other keys are not looked at.

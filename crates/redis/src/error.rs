@@ -171,6 +171,10 @@ pub enum Misuse {
     /// It has fewer or more arguments than the command takes.
     #[error("{0}")]
     Arguments(String),
+    /// An argument is nothing that can be sent: a time of zero where the server would take it for something else, a
+    /// value that is no JSON.
+    #[error("{0}")]
+    Argument(&'static str),
     /// The command is larger than a limit.
     #[error("the command has {bytes} bytes and {limit} allows {max_bytes}")]
     TooLarge {

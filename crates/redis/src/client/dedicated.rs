@@ -249,6 +249,9 @@ impl Drop for Dedicated {
 
 /// Commands whose replies do not come one for one.
 fn check(command: &Command<'_>) -> Result<(), Error> {
+    if let Some(why) = command.refusal() {
+        return Err(Error::new(Misuse::Argument(why), Ran::NotSent, command.name()));
+    }
     let instead = match command.name() {
         "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => {
             "messages come unasked; use client.subscribe(), psubscribe() or ssubscribe()"

@@ -121,6 +121,9 @@ impl<'a> Transaction<'a> {
     fn check(&mut self, command: &Command<'_>) -> Result<(), Error> {
         let (name, spec) = (command.name(), command.spec());
         let misuse = |misuse| Err(Error::new(misuse, Ran::NotSent, name));
+        if let Some(why) = command.refusal() {
+            return misuse(Misuse::Argument(why));
+        }
         if spec.flags.has(Flags::CONNECTION_STATE) {
             return misuse(Misuse::Unroutable { command: name, instead: "it cannot be part of a transaction" });
         }

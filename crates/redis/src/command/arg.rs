@@ -1,7 +1,10 @@
 //! Arguments of commands: borrowed, shared or numbers; copied once, into the lane's buffer.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, LinkedList, VecDeque};
+use std::num::{
+    NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize,
+};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -23,6 +26,9 @@ pub enum Arg<'a> {
     Unsigned(u64),
     /// Written in its shortest form that reads back equal; `inf`, `-inf` and `nan` for the rest.
     Double(f64),
+    /// A value that no argument can be, and why: its command is not sent, but is a
+    /// [`Misuse::Argument`](crate::Misuse::Argument).
+    Invalid(&'static str),
 }
 
 impl Arg<'_> {
@@ -33,6 +39,7 @@ impl Arg<'_> {
             Self::Borrowed(bytes) => bytes.len(),
             Self::Shared(bytes) => bytes.len(),
             Self::Integer(_) | Self::Unsigned(_) | Self::Double(_) => size_of::<u64>(),
+            Self::Invalid(_) => 0,
         }
     }
 
@@ -50,6 +57,7 @@ impl Arg<'_> {
             Self::Integer(number) => encode::integer_bulk(out.page(), *number),
             Self::Unsigned(number) => encode::bulk(out.page(), itoa::Buffer::new().format(*number).as_bytes()),
             Self::Double(number) => encode::double_bulk(out.page(), *number),
+            Self::Invalid(_) => encode::bulk(out.page(), b""),
         }
     }
 
@@ -62,6 +70,7 @@ impl Arg<'_> {
             Self::Integer(number) => Cow::Owned(number.to_string().into_bytes()),
             Self::Unsigned(number) => Cow::Owned(number.to_string().into_bytes()),
             Self::Double(number) => Cow::Owned(encode::double_text(*number).into_bytes()),
+            Self::Invalid(_) => Cow::Borrowed(b""),
         }
     }
 
@@ -74,6 +83,7 @@ impl Arg<'_> {
             Self::Integer(number) => Arg::Integer(number),
             Self::Unsigned(number) => Arg::Unsigned(number),
             Self::Double(number) => Arg::Double(number),
+            Self::Invalid(why) => Arg::Invalid(why),
         }
     }
 }
@@ -112,6 +122,11 @@ from_borrowed! {
     &'a Arc<str> => |text| text.as_bytes(),
     &'a Arc<[u8]> => |bytes| bytes,
     &'a Rc<str> => |text| text.as_bytes(),
+    &'a Rc<[u8]> => |bytes| bytes,
+    &'a Arc<String> => |text| text.as_bytes(),
+    &'a Arc<Vec<u8>> => |bytes| bytes,
+    &'a BytesMut => |bytes| bytes,
+    &'a &'a Vec<u8> => |bytes| bytes,
     &'a Cow<'_, str> => |text| text.as_bytes(),
     &'a Cow<'_, [u8]> => |bytes| bytes,
 }
@@ -143,13 +158,27 @@ from_shared! {
     Box<[u8]> => Bytes::from,
     Arc<str> => |text| Bytes::from_owner(SharedText(text)),
     Arc<[u8]> => Bytes::from_owner,
+    Arc<String> => |text| Bytes::from_owner(SharedString(text)),
+    Rc<str> => |text| Bytes::copy_from_slice(text.as_bytes()),
     char => |letter| Bytes::from(letter.to_string()),
+    &'a char => |letter| Bytes::from(letter.to_string()),
+    i128 => |number| Bytes::from(number.to_string()),
+    u128 => |number| Bytes::from(number.to_string()),
 }
 
 /// An `Arc<str>` as bytes.
 struct SharedText(Arc<str>);
 
 impl AsRef<[u8]> for SharedText {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// An `Arc<String>` as bytes.
+struct SharedString(Arc<String>);
+
+impl AsRef<[u8]> for SharedString {
     fn as_ref(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -191,7 +220,9 @@ from_number!(Integer, i64: i8, i16, i32, i64, u8, u16, u32);
 from_number!(Unsigned, u64: u64);
 from_number!(Double, f64: f32, f64);
 // Not `u8`: see `Element`.
-elements!(i8, i16, i32, i64, u16, u32, u64, f32, f64, usize, bool);
+elements!(i8, i16, i32, i64, isize, u16, u32, u64, f32, f64, usize, bool);
+elements!(NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64);
+elements!(NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize);
 
 macro_rules! from_word {
     ($($from:ty => $variant:ident($to:expr)),* $(,)?) => {$(
@@ -217,6 +248,16 @@ macro_rules! from_word {
 // `true` is 1, as a script of the server reads it.
 from_word! {
     usize => Unsigned(|value| value as u64),
+    isize => Integer(|value| value as i64),
+    NonZeroI8 => Integer(|value: NonZeroI8| value.get().into()),
+    NonZeroI16 => Integer(|value: NonZeroI16| value.get().into()),
+    NonZeroI32 => Integer(|value: NonZeroI32| value.get().into()),
+    NonZeroI64 => Integer(NonZeroI64::get),
+    NonZeroU8 => Integer(|value: NonZeroU8| value.get().into()),
+    NonZeroU16 => Integer(|value: NonZeroU16| value.get().into()),
+    NonZeroU32 => Integer(|value: NonZeroU32| value.get().into()),
+    NonZeroU64 => Unsigned(NonZeroU64::get),
+    NonZeroUsize => Unsigned(|value: NonZeroUsize| value.get() as u64),
     bool => Integer(i64::from),
 }
 
@@ -244,6 +285,12 @@ impl<'a, const N: usize> From<&'a [u8; N]> for Arg<'a> {
     }
 }
 
+impl<const N: usize> From<[u8; N]> for Arg<'_> {
+    fn from(value: [u8; N]) -> Self {
+        Self::Shared(Bytes::copy_from_slice(&value))
+    }
+}
+
 impl<'a> From<&Arg<'a>> for Arg<'a> {
     fn from(value: &Arg<'a>) -> Self {
         value.clone()
@@ -255,6 +302,7 @@ impl<'a> Element<'a> for &Arg<'a> {}
 impl<'a> Element<'a> for Cow<'a, str> {}
 impl<'a> Element<'a> for Cow<'a, [u8]> {}
 impl<'a, const N: usize> Element<'a> for &'a [u8; N] {}
+impl<'a, const N: usize> Element<'a> for [u8; N] {}
 
 /// One or many arguments: a single value, a tuple of them, an array, a slice, a vector or a set of them, or what an
 /// iterator yields ([`each`]).
@@ -317,7 +365,10 @@ macro_rules! many {
         }
     )*};
 }
-many!([const N: usize] [T; N], [] Vec<T>, [] VecDeque<T>, [] BTreeSet<T>, [S] HashSet<T, S>);
+many!(
+    [const N: usize] [T; N], [] Vec<T>, [] Box<[T]>, [] VecDeque<T>, [] BTreeSet<T>, [S] HashSet<T, S>, [] LinkedList<T>,
+    [] BinaryHeap<T>
+);
 
 /// The same, borrowed.
 macro_rules! many_borrowed {
@@ -332,11 +383,36 @@ macro_rules! many_borrowed {
         }
     )*};
 }
-many_borrowed!([] [T], [const N: usize] [T; N], [] Vec<T>, [] VecDeque<T>, [] BTreeSet<T>, [S] HashSet<T, S>);
+many_borrowed!(
+    [] [T], [const N: usize] [T; N], [] Vec<T>, [] Box<[T]>, [] Arc<[T]>, [] VecDeque<T>, [] BTreeSet<T>, [S] HashSet<T, S>,
+    [] LinkedList<T>
+);
 
 impl<'a, const N: usize> Args<'a> for &'a [u8; N] {
     fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
         push(self.into());
+    }
+}
+
+impl<'a, const N: usize> Args<'a> for [u8; N] {
+    fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+        push(self.into());
+    }
+}
+
+impl<'a, 'b: 'a> Args<'a> for &'b Arg<'a> {
+    fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+        push(self.into());
+    }
+}
+
+/// Arguments, or none: `Some(&names)`.
+impl<'a, T> Args<'a> for Option<&'a [T]>
+where
+    &'a T: Element<'a>,
+{
+    fn each(self, push: &mut dyn FnMut(Arg<'a>)) {
+        self.into_iter().flatten().for_each(|item| push(item.into()));
     }
 }
 
@@ -380,27 +456,28 @@ impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>> Pairs<'a> for (A, B) {
     }
 }
 
-impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>, const N: usize> Pairs<'a> for [(A, B); N] {
-    fn each_pair(self, push: &mut dyn FnMut(Arg<'a>)) {
-        self.into_iter().for_each(|pair| pair.each_pair(push));
-    }
+macro_rules! pairs {
+    ($([$($bounds:tt)*] $many:ty),* $(,)?) => {$(
+        impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>, $($bounds)*> Pairs<'a> for $many {
+            fn each_pair(self, push: &mut dyn FnMut(Arg<'a>)) {
+                self.into_iter().for_each(|pair| pair.each_pair(push));
+            }
+        }
+    )*};
 }
+pairs!(
+    [const N: usize] [(A, B); N], [] Vec<(A, B)>, [] Box<[(A, B)]>, [] VecDeque<(A, B)>, [S] HashMap<A, B, S>,
+    [] BTreeMap<A, B>, [] Option<(A, B)>
+);
 
-impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>> Pairs<'a> for Vec<(A, B)> {
+impl<'a, A, B> Pairs<'a> for &'a (A, B)
+where
+    &'a A: Into<Arg<'a>>,
+    &'a B: Into<Arg<'a>>,
+{
     fn each_pair(self, push: &mut dyn FnMut(Arg<'a>)) {
-        self.into_iter().for_each(|pair| pair.each_pair(push));
-    }
-}
-
-impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>, S> Pairs<'a> for HashMap<A, B, S> {
-    fn each_pair(self, push: &mut dyn FnMut(Arg<'a>)) {
-        self.into_iter().for_each(|pair| pair.each_pair(push));
-    }
-}
-
-impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>> Pairs<'a> for BTreeMap<A, B> {
-    fn each_pair(self, push: &mut dyn FnMut(Arg<'a>)) {
-        self.into_iter().for_each(|pair| pair.each_pair(push));
+        push((&self.0).into());
+        push((&self.1).into());
     }
 }
 
@@ -425,11 +502,13 @@ pairs_borrowed! {
     [] [(A, B)], (first, second) => (first, second);
     [const N: usize] [(A, B); N], (first, second) => (first, second);
     [] Vec<(A, B)>, (first, second) => (first, second);
+    [] Box<[(A, B)]>, (first, second) => (first, second);
+    [] VecDeque<(A, B)>, (first, second) => (first, second);
     [S] HashMap<A, B, S>, (first, second) => (first, second);
     [] BTreeMap<A, B>, (first, second) => (first, second);
 }
 
-/// Triples of arguments (`GEOADD`): one, an array or a vector of them.
+/// Triples of arguments (`GEOADD`): one, an array, a slice or a vector of them, or what an iterator yields ([`each`]).
 pub trait Triples<'a> {
     /// Gives each argument to `push`, in order.
     fn each_triple(self, push: &mut dyn FnMut(Arg<'a>));
@@ -446,6 +525,23 @@ impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>, C: Into<Arg<'a>>> Triples<'a> for (
 impl<'a, T: Triples<'a>, const N: usize> Triples<'a> for [T; N] {
     fn each_triple(self, push: &mut dyn FnMut(Arg<'a>)) {
         self.into_iter().for_each(|triple| triple.each_triple(push));
+    }
+}
+
+impl<'a, A, B, C> Triples<'a> for &'a [(A, B, C)]
+where
+    &'a A: Into<Arg<'a>>,
+    &'a B: Into<Arg<'a>>,
+    &'a C: Into<Arg<'a>>,
+{
+    fn each_triple(self, push: &mut dyn FnMut(Arg<'a>)) {
+        self.iter().for_each(|(a, b, c)| (a, b, c).each_triple(push));
+    }
+}
+
+impl<'a, I: IntoIterator<Item: Triples<'a>>> Triples<'a> for Each<I> {
+    fn each_triple(self, push: &mut dyn FnMut(Arg<'a>)) {
+        self.0.into_iter().for_each(|triple| triple.each_triple(push));
     }
 }
 

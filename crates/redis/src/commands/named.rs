@@ -22,7 +22,7 @@ impl Command<'_> {
     /// where its keys are.
     #[inline]
     pub(crate) fn resolved(self) -> Self {
-        if self.spec().words == 0 { self.looked_up() } else { self }
+        if self.spec().words == 0 && !self.is_refused() { self.looked_up() } else { self }
     }
 
     #[cold]

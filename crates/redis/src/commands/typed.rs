@@ -9,7 +9,10 @@ use bytes::Bytes;
 use super::options::*;
 use super::spec;
 use super::words::*;
-use crate::command::{Arg, Args, Command, Pairs, Triples};
+use crate::command::{
+    Arg, Args, Command, IdleMilliseconds, Integer, Milliseconds, Number, Pairs, Seconds, Triples, UnixMilliseconds,
+    UnixSeconds, WaitSeconds,
+};
 use crate::reply::{
     AutoClaimed, Facts, FromReply, GeoFound, GeoPosition, PendingEntry, PendingSummary, ScanReply, ScoredPop,
     StreamEntries, StreamEntry, Value,
@@ -67,29 +70,34 @@ pub trait Commands<'a>: Sized {
     /// Finds the first set (1) or clear (0) bit in a string.
     ///
     /// O(N). Since 2.8.7.
-    fn bitpos(self, key: impl Into<Arg<'a>>, bit: i64) -> Self::Out<i64> {
-        self.run(Command::new(&spec::BITPOS).arg(key).arg(bit))
+    fn bitpos(self, key: impl Into<Arg<'a>>, bit: impl Into<Integer>) -> Self::Out<i64> {
+        self.run(Command::new(&spec::BITPOS).arg(key).arg(Integer::of(bit)))
     }
 
     /// Finds the first set (1) or clear (0) bit in a string. With options.
     ///
     /// O(N). Since 2.8.7.
-    fn bitpos_with(self, key: impl Into<Arg<'a>>, bit: i64, options: BitposOptions<'a>) -> Self::Out<i64> {
-        self.run(Command::new(&spec::BITPOS).arg(key).arg(bit).chosen(&options.0, 0..4))
+    fn bitpos_with(
+        self,
+        key: impl Into<Arg<'a>>,
+        bit: impl Into<Integer>,
+        options: BitposOptions<'a>,
+    ) -> Self::Out<i64> {
+        self.run(Command::new(&spec::BITPOS).arg(key).arg(Integer::of(bit)).chosen(&options.0, 0..4))
     }
 
     /// Returns a bit value by offset.
     ///
     /// O(1). Since 2.2.0.
-    fn getbit(self, key: impl Into<Arg<'a>>, offset: i64) -> Self::Out<bool> {
-        self.run(Command::new(&spec::GETBIT).arg(key).arg(offset))
+    fn getbit(self, key: impl Into<Arg<'a>>, offset: impl Into<Integer>) -> Self::Out<bool> {
+        self.run(Command::new(&spec::GETBIT).arg(key).arg(Integer::of(offset)))
     }
 
     /// Sets or clears the bit at offset of the string value. Creates the key if it doesn't exist.
     ///
     /// O(1). Since 2.2.0.
-    fn setbit(self, key: impl Into<Arg<'a>>, offset: i64, value: i64) -> Self::Out<bool> {
-        self.run(Command::new(&spec::SETBIT).arg(key).arg(offset).arg(value))
+    fn setbit(self, key: impl Into<Arg<'a>>, offset: impl Into<Integer>, value: impl Into<Integer>) -> Self::Out<bool> {
+        self.run(Command::new(&spec::SETBIT).arg(key).arg(Integer::of(offset)).arg(Integer::of(value)))
     }
 
     // Cluster.
@@ -178,8 +186,8 @@ pub trait Commands<'a>: Sized {
     /// Returns the key names in a hash slot.
     ///
     /// O(N) where N is the number of requested keys. Since 3.0.0.
-    fn cluster_getkeysinslot(self, slot: u16, count: i64) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::CLUSTER_GETKEYSINSLOT).arg(slot).arg(count))
+    fn cluster_getkeysinslot(self, slot: u16, count: impl Into<Integer>) -> Self::Out<Vec<Bytes>> {
+        self.run(Command::new(&spec::CLUSTER_GETKEYSINSLOT).arg(slot).arg(Integer::of(count)))
     }
 
     /// Returns information about the state of a node.
@@ -276,8 +284,8 @@ pub trait Commands<'a>: Sized {
     /// Sets the configuration epoch for a new node.
     ///
     /// O(1). Since 3.0.0.
-    fn cluster_set_config_epoch(self, config_epoch: i64) -> Self::Out<()> {
-        self.run(Command::new(&spec::CLUSTER_SET_CONFIG_EPOCH).arg(config_epoch))
+    fn cluster_set_config_epoch(self, config_epoch: impl Into<Integer>) -> Self::Out<()> {
+        self.run(Command::new(&spec::CLUSTER_SET_CONFIG_EPOCH).arg(Integer::of(config_epoch)))
     }
 
     /// Binds a hash slot to a node.
@@ -290,8 +298,19 @@ pub trait Commands<'a>: Sized {
     /// Binds a hash slot to a node. With `TIMEOUT timeout`.
     ///
     /// O(1). Since 3.0.0.
-    fn cluster_setslot_timeout(self, slot: u16, state: SlotState<'a>, timeout: i64) -> Self::Out<()> {
-        self.run(Command::new(&spec::CLUSTER_SETSLOT).arg(slot).chosen(&state.0, 0..4).arg("TIMEOUT").arg(timeout))
+    fn cluster_setslot_timeout(
+        self,
+        slot: u16,
+        state: SlotState<'a>,
+        timeout: impl Into<Milliseconds>,
+    ) -> Self::Out<()> {
+        self.run(
+            Command::new(&spec::CLUSTER_SETSLOT)
+                .arg(slot)
+                .chosen(&state.0, 0..4)
+                .arg("TIMEOUT")
+                .arg(Milliseconds::of(timeout)),
+        )
     }
 
     /// Returns the mapping of cluster slots to shards.
@@ -377,15 +396,15 @@ pub trait Commands<'a>: Sized {
     /// Suspends commands processing.
     ///
     /// O(1). Since 3.0.0.
-    fn client_pause(self, timeout: i64) -> Self::Out<()> {
-        self.run(Command::new(&spec::CLIENT_PAUSE).arg(timeout))
+    fn client_pause(self, timeout: impl Into<Milliseconds>) -> Self::Out<()> {
+        self.run(Command::new(&spec::CLIENT_PAUSE).arg(Milliseconds::of(timeout)))
     }
 
     /// Suspends commands processing. With options.
     ///
     /// O(1). Since 3.0.0.
-    fn client_pause_with(self, timeout: i64, mode: PauseMode) -> Self::Out<()> {
-        self.run(Command::new(&spec::CLIENT_PAUSE).arg(timeout).arg(mode))
+    fn client_pause_with(self, timeout: impl Into<Milliseconds>, mode: PauseMode) -> Self::Out<()> {
+        self.run(Command::new(&spec::CLIENT_PAUSE).arg(Milliseconds::of(timeout)).arg(mode))
     }
 
     /// Returns information about server-assisted client-side caching for the connection.
@@ -398,15 +417,15 @@ pub trait Commands<'a>: Sized {
     /// Unblocks a client blocked by a blocking command from a different connection.
     ///
     /// O(log N) where N is the number of client connections. Since 5.0.0.
-    fn client_unblock(self, client_id: i64) -> Self::Out<bool> {
-        self.run(Command::new(&spec::CLIENT_UNBLOCK).arg(client_id))
+    fn client_unblock(self, client_id: impl Into<Integer>) -> Self::Out<bool> {
+        self.run(Command::new(&spec::CLIENT_UNBLOCK).arg(Integer::of(client_id)))
     }
 
     /// Unblocks a client blocked by a blocking command from a different connection. With options.
     ///
     /// O(log N) where N is the number of client connections. Since 5.0.0.
-    fn client_unblock_with(self, client_id: i64, mode: UnblockMode) -> Self::Out<bool> {
-        self.run(Command::new(&spec::CLIENT_UNBLOCK).arg(client_id).arg(mode))
+    fn client_unblock_with(self, client_id: impl Into<Integer>, mode: UnblockMode) -> Self::Out<bool> {
+        self.run(Command::new(&spec::CLIENT_UNBLOCK).arg(Integer::of(client_id)).arg(mode))
     }
 
     /// Resumes processing commands from paused clients.
@@ -486,22 +505,27 @@ pub trait Commands<'a>: Sized {
     /// Sets the expiration time of a key in seconds.
     ///
     /// O(1). Since 1.0.0.
-    fn expire(self, key: impl Into<Arg<'a>>, seconds: i64) -> Self::Out<bool> {
-        self.run(Command::new(&spec::EXPIRE).arg(key).arg(seconds))
+    fn expire(self, key: impl Into<Arg<'a>>, seconds: impl Into<Seconds>) -> Self::Out<bool> {
+        self.run(Command::new(&spec::EXPIRE).arg(key).arg(Seconds::of(seconds)))
     }
 
     /// Sets the expiration time of a key in seconds. With options.
     ///
     /// O(1). Since 1.0.0.
-    fn expire_with(self, key: impl Into<Arg<'a>>, seconds: i64, condition: ExpireCondition) -> Self::Out<bool> {
-        self.run(Command::new(&spec::EXPIRE).arg(key).arg(seconds).arg(condition))
+    fn expire_with(
+        self,
+        key: impl Into<Arg<'a>>,
+        seconds: impl Into<Seconds>,
+        condition: ExpireCondition,
+    ) -> Self::Out<bool> {
+        self.run(Command::new(&spec::EXPIRE).arg(key).arg(Seconds::of(seconds)).arg(condition))
     }
 
     /// Sets the expiration time of a key to a Unix timestamp.
     ///
     /// O(1). Since 1.2.0.
-    fn expireat(self, key: impl Into<Arg<'a>>, unix_time_seconds: i64) -> Self::Out<bool> {
-        self.run(Command::new(&spec::EXPIREAT).arg(key).arg(unix_time_seconds))
+    fn expireat(self, key: impl Into<Arg<'a>>, unix_time_seconds: impl Into<UnixSeconds>) -> Self::Out<bool> {
+        self.run(Command::new(&spec::EXPIREAT).arg(key).arg(UnixSeconds::of(unix_time_seconds)))
     }
 
     /// Sets the expiration time of a key to a Unix timestamp. With options.
@@ -510,10 +534,10 @@ pub trait Commands<'a>: Sized {
     fn expireat_with(
         self,
         key: impl Into<Arg<'a>>,
-        unix_time_seconds: i64,
+        unix_time_seconds: impl Into<UnixSeconds>,
         condition: ExpireCondition,
     ) -> Self::Out<bool> {
-        self.run(Command::new(&spec::EXPIREAT).arg(key).arg(unix_time_seconds).arg(condition))
+        self.run(Command::new(&spec::EXPIREAT).arg(key).arg(UnixSeconds::of(unix_time_seconds)).arg(condition))
     }
 
     /// Returns the expiration time of a key as a Unix timestamp.
@@ -541,10 +565,17 @@ pub trait Commands<'a>: Sized {
         host: impl Into<Arg<'a>>,
         port: u16,
         key: impl Into<Arg<'a>>,
-        destination_db: i64,
-        timeout: i64,
+        destination_db: impl Into<Integer>,
+        timeout: impl Into<Milliseconds>,
     ) -> Self::Out<String> {
-        self.run(Command::new(&spec::MIGRATE).arg(host).arg(port).arg(key).arg(destination_db).arg(timeout))
+        self.run(
+            Command::new(&spec::MIGRATE)
+                .arg(host)
+                .arg(port)
+                .arg(key)
+                .arg(Integer::of(destination_db))
+                .arg(Milliseconds::of(timeout)),
+        )
     }
 
     /// Atomically transfers a key from one instance to another. With options.
@@ -557,8 +588,8 @@ pub trait Commands<'a>: Sized {
         host: impl Into<Arg<'a>>,
         port: u16,
         key: impl Into<Arg<'a>>,
-        destination_db: i64,
-        timeout: i64,
+        destination_db: impl Into<Integer>,
+        timeout: impl Into<Milliseconds>,
         options: MigrateOptions<'a>,
     ) -> Self::Out<String> {
         self.run(
@@ -566,8 +597,8 @@ pub trait Commands<'a>: Sized {
                 .arg(host)
                 .arg(port)
                 .arg(key)
-                .arg(destination_db)
-                .arg(timeout)
+                .arg(Integer::of(destination_db))
+                .arg(Milliseconds::of(timeout))
                 .chosen(&options.0, 0..7),
         )
     }
@@ -575,8 +606,8 @@ pub trait Commands<'a>: Sized {
     /// Moves a key to another database.
     ///
     /// O(1). Since 1.0.0.
-    fn move_key(self, key: impl Into<Arg<'a>>, db: i64) -> Self::Out<bool> {
-        self.run(Command::new(&spec::MOVE).arg(key).arg(db))
+    fn move_key(self, key: impl Into<Arg<'a>>, db: impl Into<Integer>) -> Self::Out<bool> {
+        self.run(Command::new(&spec::MOVE).arg(key).arg(Integer::of(db)))
     }
 
     /// Returns the internal encoding of an object.
@@ -617,22 +648,31 @@ pub trait Commands<'a>: Sized {
     /// Sets the expiration time of a key in milliseconds.
     ///
     /// O(1). Since 2.6.0.
-    fn pexpire(self, key: impl Into<Arg<'a>>, milliseconds: i64) -> Self::Out<bool> {
-        self.run(Command::new(&spec::PEXPIRE).arg(key).arg(milliseconds))
+    fn pexpire(self, key: impl Into<Arg<'a>>, milliseconds: impl Into<Milliseconds>) -> Self::Out<bool> {
+        self.run(Command::new(&spec::PEXPIRE).arg(key).arg(Milliseconds::of(milliseconds)))
     }
 
     /// Sets the expiration time of a key in milliseconds. With options.
     ///
     /// O(1). Since 2.6.0.
-    fn pexpire_with(self, key: impl Into<Arg<'a>>, milliseconds: i64, condition: ExpireCondition) -> Self::Out<bool> {
-        self.run(Command::new(&spec::PEXPIRE).arg(key).arg(milliseconds).arg(condition))
+    fn pexpire_with(
+        self,
+        key: impl Into<Arg<'a>>,
+        milliseconds: impl Into<Milliseconds>,
+        condition: ExpireCondition,
+    ) -> Self::Out<bool> {
+        self.run(Command::new(&spec::PEXPIRE).arg(key).arg(Milliseconds::of(milliseconds)).arg(condition))
     }
 
     /// Sets the expiration time of a key to a Unix milliseconds timestamp.
     ///
     /// O(1). Since 2.6.0.
-    fn pexpireat(self, key: impl Into<Arg<'a>>, unix_time_milliseconds: i64) -> Self::Out<bool> {
-        self.run(Command::new(&spec::PEXPIREAT).arg(key).arg(unix_time_milliseconds))
+    fn pexpireat(
+        self,
+        key: impl Into<Arg<'a>>,
+        unix_time_milliseconds: impl Into<UnixMilliseconds>,
+    ) -> Self::Out<bool> {
+        self.run(Command::new(&spec::PEXPIREAT).arg(key).arg(UnixMilliseconds::of(unix_time_milliseconds)))
     }
 
     /// Sets the expiration time of a key to a Unix milliseconds timestamp. With options.
@@ -641,10 +681,12 @@ pub trait Commands<'a>: Sized {
     fn pexpireat_with(
         self,
         key: impl Into<Arg<'a>>,
-        unix_time_milliseconds: i64,
+        unix_time_milliseconds: impl Into<UnixMilliseconds>,
         condition: ExpireCondition,
     ) -> Self::Out<bool> {
-        self.run(Command::new(&spec::PEXPIREAT).arg(key).arg(unix_time_milliseconds).arg(condition))
+        self.run(
+            Command::new(&spec::PEXPIREAT).arg(key).arg(UnixMilliseconds::of(unix_time_milliseconds)).arg(condition),
+        )
     }
 
     /// Returns the expiration time of a key as a Unix milliseconds timestamp.
@@ -688,8 +730,13 @@ pub trait Commands<'a>: Sized {
     /// objects composing the value and M their average size. For small string values the time complexity is thus
     /// O(1)+O(1×M) where M is small, so simply O(1). However for sorted set values the complexity is O(N×M×log(N))
     /// because inserting values into sorted sets is O(log(N)). Since 2.6.0.
-    fn restore(self, key: impl Into<Arg<'a>>, ttl: i64, serialized_value: impl Into<Arg<'a>>) -> Self::Out<()> {
-        self.run(Command::new(&spec::RESTORE).arg(key).arg(ttl).arg(serialized_value))
+    fn restore(
+        self,
+        key: impl Into<Arg<'a>>,
+        ttl: impl Into<Integer>,
+        serialized_value: impl Into<Arg<'a>>,
+    ) -> Self::Out<()> {
+        self.run(Command::new(&spec::RESTORE).arg(key).arg(Integer::of(ttl)).arg(serialized_value))
     }
 
     /// Creates a key from the serialized representation of a value. With options.
@@ -701,11 +748,13 @@ pub trait Commands<'a>: Sized {
     fn restore_with(
         self,
         key: impl Into<Arg<'a>>,
-        ttl: i64,
+        ttl: impl Into<Integer>,
         serialized_value: impl Into<Arg<'a>>,
         options: RestoreOptions<'a>,
     ) -> Self::Out<()> {
-        self.run(Command::new(&spec::RESTORE).arg(key).arg(ttl).arg(serialized_value).chosen(&options.0, 0..4))
+        self.run(
+            Command::new(&spec::RESTORE).arg(key).arg(Integer::of(ttl)).arg(serialized_value).chosen(&options.0, 0..4),
+        )
     }
 
     /// Iterates over the key names in the database.
@@ -811,16 +860,26 @@ pub trait Commands<'a>: Sized {
     /// Blocks until the asynchronous replication of all preceding write commands sent by the connection is completed.
     ///
     /// O(1). Since 3.0.0.
-    fn wait(self, numreplicas: i64, timeout: i64) -> Self::Out<i64> {
-        self.run(Command::new(&spec::WAIT).arg(numreplicas).arg(timeout))
+    fn wait(self, numreplicas: impl Into<Integer>, timeout: impl Into<Milliseconds>) -> Self::Out<i64> {
+        self.run(Command::new(&spec::WAIT).arg(Integer::of(numreplicas)).arg(Milliseconds::of(timeout)))
     }
 
     /// Blocks until all of the preceding write commands sent by the connection are written to the append-only file of
     /// the primary and/or replicas.
     ///
     /// O(1). Since 7.2.0.
-    fn waitaof(self, numlocal: i64, numreplicas: i64, timeout: i64) -> Self::Out<(i64, i64)> {
-        self.run(Command::new(&spec::WAITAOF).arg(numlocal).arg(numreplicas).arg(timeout))
+    fn waitaof(
+        self,
+        numlocal: impl Into<Integer>,
+        numreplicas: impl Into<Integer>,
+        timeout: impl Into<Milliseconds>,
+    ) -> Self::Out<(i64, i64)> {
+        self.run(
+            Command::new(&spec::WAITAOF)
+                .arg(Integer::of(numlocal))
+                .arg(Integer::of(numreplicas))
+                .arg(Milliseconds::of(timeout)),
+        )
     }
 
     // Geo.
@@ -895,12 +954,19 @@ pub trait Commands<'a>: Sized {
     fn georadius(
         self,
         key: impl Into<Arg<'a>>,
-        longitude: f64,
-        latitude: f64,
-        radius: f64,
+        longitude: impl Into<Number>,
+        latitude: impl Into<Number>,
+        radius: impl Into<Number>,
         unit: GeoUnit,
     ) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::GEORADIUS).arg(key).arg(longitude).arg(latitude).arg(radius).arg(unit))
+        self.run(
+            Command::new(&spec::GEORADIUS)
+                .arg(key)
+                .arg(Number::of(longitude))
+                .arg(Number::of(latitude))
+                .arg(Number::of(radius))
+                .arg(unit),
+        )
     }
 
     /// Queries a geospatial index for members within a distance from a coordinate, optionally stores the result. With
@@ -912,18 +978,18 @@ pub trait Commands<'a>: Sized {
     fn georadius_with(
         self,
         key: impl Into<Arg<'a>>,
-        longitude: f64,
-        latitude: f64,
-        radius: f64,
+        longitude: impl Into<Number>,
+        latitude: impl Into<Number>,
+        radius: impl Into<Number>,
         unit: GeoUnit,
         options: GeoradiusOptions<'a>,
     ) -> Self::Out<Vec<GeoFound>> {
         self.run(
             Command::new(&spec::GEORADIUS)
                 .arg(key)
-                .arg(longitude)
-                .arg(latitude)
-                .arg(radius)
+                .arg(Number::of(longitude))
+                .arg(Number::of(latitude))
+                .arg(Number::of(radius))
                 .arg(unit)
                 .chosen(&options.0, 0..9),
         )
@@ -938,18 +1004,18 @@ pub trait Commands<'a>: Sized {
     fn georadius_store(
         self,
         key: impl Into<Arg<'a>>,
-        longitude: f64,
-        latitude: f64,
-        radius: f64,
+        longitude: impl Into<Number>,
+        latitude: impl Into<Number>,
+        radius: impl Into<Number>,
         unit: GeoUnit,
         storekey: impl Into<Arg<'a>>,
     ) -> Self::Out<i64> {
         self.run(
             Command::new(&spec::GEORADIUS)
                 .arg(key)
-                .arg(longitude)
-                .arg(latitude)
-                .arg(radius)
+                .arg(Number::of(longitude))
+                .arg(Number::of(latitude))
+                .arg(Number::of(radius))
                 .arg(unit)
                 .arg("STORE")
                 .arg(storekey),
@@ -965,18 +1031,18 @@ pub trait Commands<'a>: Sized {
     fn georadius_storedist(
         self,
         key: impl Into<Arg<'a>>,
-        longitude: f64,
-        latitude: f64,
-        radius: f64,
+        longitude: impl Into<Number>,
+        latitude: impl Into<Number>,
+        radius: impl Into<Number>,
         unit: GeoUnit,
         storedistkey: impl Into<Arg<'a>>,
     ) -> Self::Out<i64> {
         self.run(
             Command::new(&spec::GEORADIUS)
                 .arg(key)
-                .arg(longitude)
-                .arg(latitude)
-                .arg(radius)
+                .arg(Number::of(longitude))
+                .arg(Number::of(latitude))
+                .arg(Number::of(radius))
                 .arg(unit)
                 .arg("STOREDIST")
                 .arg(storedistkey),
@@ -992,10 +1058,10 @@ pub trait Commands<'a>: Sized {
         self,
         key: impl Into<Arg<'a>>,
         member: impl Into<Arg<'a>>,
-        radius: f64,
+        radius: impl Into<Number>,
         unit: GeoUnit,
     ) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::GEORADIUSBYMEMBER).arg(key).arg(member).arg(radius).arg(unit))
+        self.run(Command::new(&spec::GEORADIUSBYMEMBER).arg(key).arg(member).arg(Number::of(radius)).arg(unit))
     }
 
     /// Queries a geospatial index for members within a distance from a member, optionally stores the result. With
@@ -1008,12 +1074,17 @@ pub trait Commands<'a>: Sized {
         self,
         key: impl Into<Arg<'a>>,
         member: impl Into<Arg<'a>>,
-        radius: f64,
+        radius: impl Into<Number>,
         unit: GeoUnit,
         options: GeoradiusbymemberOptions<'a>,
     ) -> Self::Out<Vec<GeoFound>> {
         self.run(
-            Command::new(&spec::GEORADIUSBYMEMBER).arg(key).arg(member).arg(radius).arg(unit).chosen(&options.0, 0..9),
+            Command::new(&spec::GEORADIUSBYMEMBER)
+                .arg(key)
+                .arg(member)
+                .arg(Number::of(radius))
+                .arg(unit)
+                .chosen(&options.0, 0..9),
         )
     }
 
@@ -1027,7 +1098,7 @@ pub trait Commands<'a>: Sized {
         self,
         key: impl Into<Arg<'a>>,
         member: impl Into<Arg<'a>>,
-        radius: f64,
+        radius: impl Into<Number>,
         unit: GeoUnit,
         storekey: impl Into<Arg<'a>>,
     ) -> Self::Out<i64> {
@@ -1035,7 +1106,7 @@ pub trait Commands<'a>: Sized {
             Command::new(&spec::GEORADIUSBYMEMBER)
                 .arg(key)
                 .arg(member)
-                .arg(radius)
+                .arg(Number::of(radius))
                 .arg(unit)
                 .arg("STORE")
                 .arg(storekey),
@@ -1052,7 +1123,7 @@ pub trait Commands<'a>: Sized {
         self,
         key: impl Into<Arg<'a>>,
         member: impl Into<Arg<'a>>,
-        radius: f64,
+        radius: impl Into<Number>,
         unit: GeoUnit,
         storedistkey: impl Into<Arg<'a>>,
     ) -> Self::Out<i64> {
@@ -1060,7 +1131,7 @@ pub trait Commands<'a>: Sized {
             Command::new(&spec::GEORADIUSBYMEMBER)
                 .arg(key)
                 .arg(member)
-                .arg(radius)
+                .arg(Number::of(radius))
                 .arg(unit)
                 .arg("STOREDIST")
                 .arg(storedistkey),
@@ -1076,10 +1147,10 @@ pub trait Commands<'a>: Sized {
         self,
         key: impl Into<Arg<'a>>,
         member: impl Into<Arg<'a>>,
-        radius: f64,
+        radius: impl Into<Number>,
         unit: GeoUnit,
     ) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::GEORADIUSBYMEMBER_RO).arg(key).arg(member).arg(radius).arg(unit))
+        self.run(Command::new(&spec::GEORADIUSBYMEMBER_RO).arg(key).arg(member).arg(Number::of(radius)).arg(unit))
     }
 
     /// Returns members from a geospatial index that are within a distance from a member. With options.
@@ -1091,7 +1162,7 @@ pub trait Commands<'a>: Sized {
         self,
         key: impl Into<Arg<'a>>,
         member: impl Into<Arg<'a>>,
-        radius: f64,
+        radius: impl Into<Number>,
         unit: GeoUnit,
         options: GeoradiusbymemberRoOptions<'a>,
     ) -> Self::Out<Vec<GeoFound>> {
@@ -1099,7 +1170,7 @@ pub trait Commands<'a>: Sized {
             Command::new(&spec::GEORADIUSBYMEMBER_RO)
                 .arg(key)
                 .arg(member)
-                .arg(radius)
+                .arg(Number::of(radius))
                 .arg(unit)
                 .chosen(&options.0, 0..7),
         )
@@ -1113,12 +1184,19 @@ pub trait Commands<'a>: Sized {
     fn georadius_ro(
         self,
         key: impl Into<Arg<'a>>,
-        longitude: f64,
-        latitude: f64,
-        radius: f64,
+        longitude: impl Into<Number>,
+        latitude: impl Into<Number>,
+        radius: impl Into<Number>,
         unit: GeoUnit,
     ) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::GEORADIUS_RO).arg(key).arg(longitude).arg(latitude).arg(radius).arg(unit))
+        self.run(
+            Command::new(&spec::GEORADIUS_RO)
+                .arg(key)
+                .arg(Number::of(longitude))
+                .arg(Number::of(latitude))
+                .arg(Number::of(radius))
+                .arg(unit),
+        )
     }
 
     /// Returns members from a geospatial index that are within a distance from a coordinate. With options.
@@ -1129,18 +1207,18 @@ pub trait Commands<'a>: Sized {
     fn georadius_ro_with(
         self,
         key: impl Into<Arg<'a>>,
-        longitude: f64,
-        latitude: f64,
-        radius: f64,
+        longitude: impl Into<Number>,
+        latitude: impl Into<Number>,
+        radius: impl Into<Number>,
         unit: GeoUnit,
         options: GeoradiusRoOptions<'a>,
     ) -> Self::Out<Vec<GeoFound>> {
         self.run(
             Command::new(&spec::GEORADIUS_RO)
                 .arg(key)
-                .arg(longitude)
-                .arg(latitude)
-                .arg(radius)
+                .arg(Number::of(longitude))
+                .arg(Number::of(latitude))
+                .arg(Number::of(radius))
                 .arg(unit)
                 .chosen(&options.0, 0..7),
         )
@@ -1229,8 +1307,13 @@ pub trait Commands<'a>: Sized {
     /// not met, 1 set, 2 deleted at once.
     ///
     /// O(N) where N is the number of fields. Since 7.4.0 (Valkey 9.0.0).
-    fn hexpire(self, key: impl Into<Arg<'a>>, seconds: i64, fields: impl Args<'a>) -> Self::Out<Vec<i64>> {
-        self.run(Command::new(&spec::HEXPIRE).arg(key).arg(seconds).arg("FIELDS").counted(fields))
+    fn hexpire(
+        self,
+        key: impl Into<Arg<'a>>,
+        seconds: impl Into<Seconds>,
+        fields: impl Args<'a>,
+    ) -> Self::Out<Vec<i64>> {
+        self.run(Command::new(&spec::HEXPIRE).arg(key).arg(Seconds::of(seconds)).arg("FIELDS").counted(fields))
     }
 
     /// Sets the time to live of hash fields in seconds. Answers for each field: -2 no such field, 0 the condition is
@@ -1240,18 +1323,36 @@ pub trait Commands<'a>: Sized {
     fn hexpire_with(
         self,
         key: impl Into<Arg<'a>>,
-        seconds: i64,
+        seconds: impl Into<Seconds>,
         fields: impl Args<'a>,
         condition: ExpireCondition,
     ) -> Self::Out<Vec<i64>> {
-        self.run(Command::new(&spec::HEXPIRE).arg(key).arg(seconds).arg(condition).arg("FIELDS").counted(fields))
+        self.run(
+            Command::new(&spec::HEXPIRE)
+                .arg(key)
+                .arg(Seconds::of(seconds))
+                .arg(condition)
+                .arg("FIELDS")
+                .counted(fields),
+        )
     }
 
     /// Sets the end of life of hash fields, as a Unix time in seconds. Answers as HEXPIRE does.
     ///
     /// O(N) where N is the number of fields. Since 7.4.0 (Valkey 9.0.0).
-    fn hexpireat(self, key: impl Into<Arg<'a>>, unix_time_seconds: i64, fields: impl Args<'a>) -> Self::Out<Vec<i64>> {
-        self.run(Command::new(&spec::HEXPIREAT).arg(key).arg(unix_time_seconds).arg("FIELDS").counted(fields))
+    fn hexpireat(
+        self,
+        key: impl Into<Arg<'a>>,
+        unix_time_seconds: impl Into<UnixSeconds>,
+        fields: impl Args<'a>,
+    ) -> Self::Out<Vec<i64>> {
+        self.run(
+            Command::new(&spec::HEXPIREAT)
+                .arg(key)
+                .arg(UnixSeconds::of(unix_time_seconds))
+                .arg("FIELDS")
+                .counted(fields),
+        )
     }
 
     /// Sets the end of life of hash fields, as a Unix time in seconds. Answers as HEXPIRE does. With options.
@@ -1260,12 +1361,17 @@ pub trait Commands<'a>: Sized {
     fn hexpireat_with(
         self,
         key: impl Into<Arg<'a>>,
-        unix_time_seconds: i64,
+        unix_time_seconds: impl Into<UnixSeconds>,
         fields: impl Args<'a>,
         condition: ExpireCondition,
     ) -> Self::Out<Vec<i64>> {
         self.run(
-            Command::new(&spec::HEXPIREAT).arg(key).arg(unix_time_seconds).arg(condition).arg("FIELDS").counted(fields),
+            Command::new(&spec::HEXPIREAT)
+                .arg(key)
+                .arg(UnixSeconds::of(unix_time_seconds))
+                .arg(condition)
+                .arg("FIELDS")
+                .counted(fields),
         )
     }
 
@@ -1320,16 +1426,26 @@ pub trait Commands<'a>: Sized {
     /// exist.
     ///
     /// O(1). Since 2.0.0.
-    fn hincrby(self, key: impl Into<Arg<'a>>, field: impl Into<Arg<'a>>, increment: i64) -> Self::Out<i64> {
-        self.run(Command::new(&spec::HINCRBY).arg(key).arg(field).arg(increment))
+    fn hincrby(
+        self,
+        key: impl Into<Arg<'a>>,
+        field: impl Into<Arg<'a>>,
+        increment: impl Into<Integer>,
+    ) -> Self::Out<i64> {
+        self.run(Command::new(&spec::HINCRBY).arg(key).arg(field).arg(Integer::of(increment)))
     }
 
     /// Increments the floating point value of a field by a number. Uses 0 as initial value if the field doesn't
     /// exist.
     ///
     /// O(1). Since 2.6.0.
-    fn hincrbyfloat(self, key: impl Into<Arg<'a>>, field: impl Into<Arg<'a>>, increment: f64) -> Self::Out<f64> {
-        self.run(Command::new(&spec::HINCRBYFLOAT).arg(key).arg(field).arg(increment))
+    fn hincrbyfloat(
+        self,
+        key: impl Into<Arg<'a>>,
+        field: impl Into<Arg<'a>>,
+        increment: impl Into<Number>,
+    ) -> Self::Out<f64> {
+        self.run(Command::new(&spec::HINCRBYFLOAT).arg(key).arg(field).arg(Number::of(increment)))
     }
 
     /// Returns all fields in a hash.
@@ -1373,8 +1489,15 @@ pub trait Commands<'a>: Sized {
     /// Sets the time to live of hash fields in milliseconds. Answers as HEXPIRE does.
     ///
     /// O(N) where N is the number of fields. Since 7.4.0 (Valkey 9.0.0).
-    fn hpexpire(self, key: impl Into<Arg<'a>>, milliseconds: i64, fields: impl Args<'a>) -> Self::Out<Vec<i64>> {
-        self.run(Command::new(&spec::HPEXPIRE).arg(key).arg(milliseconds).arg("FIELDS").counted(fields))
+    fn hpexpire(
+        self,
+        key: impl Into<Arg<'a>>,
+        milliseconds: impl Into<Milliseconds>,
+        fields: impl Args<'a>,
+    ) -> Self::Out<Vec<i64>> {
+        self.run(
+            Command::new(&spec::HPEXPIRE).arg(key).arg(Milliseconds::of(milliseconds)).arg("FIELDS").counted(fields),
+        )
     }
 
     /// Sets the time to live of hash fields in milliseconds. Answers as HEXPIRE does. With options.
@@ -1383,11 +1506,18 @@ pub trait Commands<'a>: Sized {
     fn hpexpire_with(
         self,
         key: impl Into<Arg<'a>>,
-        milliseconds: i64,
+        milliseconds: impl Into<Milliseconds>,
         fields: impl Args<'a>,
         condition: ExpireCondition,
     ) -> Self::Out<Vec<i64>> {
-        self.run(Command::new(&spec::HPEXPIRE).arg(key).arg(milliseconds).arg(condition).arg("FIELDS").counted(fields))
+        self.run(
+            Command::new(&spec::HPEXPIRE)
+                .arg(key)
+                .arg(Milliseconds::of(milliseconds))
+                .arg(condition)
+                .arg("FIELDS")
+                .counted(fields),
+        )
     }
 
     /// Sets the end of life of hash fields, as a Unix time in milliseconds. Answers as HEXPIRE does.
@@ -1396,10 +1526,16 @@ pub trait Commands<'a>: Sized {
     fn hpexpireat(
         self,
         key: impl Into<Arg<'a>>,
-        unix_time_milliseconds: i64,
+        unix_time_milliseconds: impl Into<UnixMilliseconds>,
         fields: impl Args<'a>,
     ) -> Self::Out<Vec<i64>> {
-        self.run(Command::new(&spec::HPEXPIREAT).arg(key).arg(unix_time_milliseconds).arg("FIELDS").counted(fields))
+        self.run(
+            Command::new(&spec::HPEXPIREAT)
+                .arg(key)
+                .arg(UnixMilliseconds::of(unix_time_milliseconds))
+                .arg("FIELDS")
+                .counted(fields),
+        )
     }
 
     /// Sets the end of life of hash fields, as a Unix time in milliseconds. Answers as HEXPIRE does. With options.
@@ -1408,14 +1544,14 @@ pub trait Commands<'a>: Sized {
     fn hpexpireat_with(
         self,
         key: impl Into<Arg<'a>>,
-        unix_time_milliseconds: i64,
+        unix_time_milliseconds: impl Into<UnixMilliseconds>,
         fields: impl Args<'a>,
         condition: ExpireCondition,
     ) -> Self::Out<Vec<i64>> {
         self.run(
             Command::new(&spec::HPEXPIREAT)
                 .arg(key)
-                .arg(unix_time_milliseconds)
+                .arg(UnixMilliseconds::of(unix_time_milliseconds))
                 .arg(condition)
                 .arg("FIELDS")
                 .counted(fields),
@@ -1447,15 +1583,19 @@ pub trait Commands<'a>: Sized {
     /// Returns one or more random fields from a hash. With `count`.
     ///
     /// O(N) where N is the number of fields returned. Since 6.2.0.
-    fn hrandfield_count(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::HRANDFIELD).arg(key).arg(count))
+    fn hrandfield_count(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self::Out<Vec<Bytes>> {
+        self.run(Command::new(&spec::HRANDFIELD).arg(key).arg(Integer::of(count)))
     }
 
     /// Returns one or more random fields from a hash. With `count`. With `WITHVALUES`.
     ///
     /// O(N) where N is the number of fields returned. Since 6.2.0.
-    fn hrandfield_count_withvalues(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Vec<(Bytes, Bytes)>> {
-        self.run(Command::new(&spec::HRANDFIELD).arg(key).arg(count).arg("WITHVALUES"))
+    fn hrandfield_count_withvalues(
+        self,
+        key: impl Into<Arg<'a>>,
+        count: impl Into<Integer>,
+    ) -> Self::Out<Vec<(Bytes, Bytes)>> {
+        self.run(Command::new(&spec::HRANDFIELD).arg(key).arg(Integer::of(count)).arg("WITHVALUES"))
     }
 
     /// Iterates over fields and values of a hash.
@@ -1597,17 +1737,24 @@ pub trait Commands<'a>: Sized {
         destination: impl Into<Arg<'a>>,
         from: Side,
         to: Side,
-        timeout: f64,
+        timeout: impl Into<WaitSeconds>,
     ) -> Self::Out<Option<Bytes>> {
-        self.run(Command::new(&spec::BLMOVE).arg(source).arg(destination).arg(from).arg(to).arg(timeout))
+        self.run(
+            Command::new(&spec::BLMOVE).arg(source).arg(destination).arg(from).arg(to).arg(WaitSeconds::of(timeout)),
+        )
     }
 
     /// Pops the first element from one of multiple lists. Blocks until an element is available otherwise. Deletes the
     /// list if the last element was popped.
     ///
     /// O(N+M) where N is the number of provided keys and M is the number of elements returned. Since 7.0.0.
-    fn blmpop(self, timeout: f64, keys: impl Args<'a>, side: Side) -> Self::Out<Option<(Bytes, Vec<Bytes>)>> {
-        self.run(Command::new(&spec::BLMPOP).arg(timeout).counted(keys).arg(side))
+    fn blmpop(
+        self,
+        timeout: impl Into<WaitSeconds>,
+        keys: impl Args<'a>,
+        side: Side,
+    ) -> Self::Out<Option<(Bytes, Vec<Bytes>)>> {
+        self.run(Command::new(&spec::BLMPOP).arg(WaitSeconds::of(timeout)).counted(keys).arg(side))
     }
 
     /// Pops the first element from one of multiple lists. Blocks until an element is available otherwise. Deletes the
@@ -1616,28 +1763,35 @@ pub trait Commands<'a>: Sized {
     /// O(N+M) where N is the number of provided keys and M is the number of elements returned. Since 7.0.0.
     fn blmpop_count(
         self,
-        timeout: f64,
+        timeout: impl Into<WaitSeconds>,
         keys: impl Args<'a>,
         side: Side,
-        count: i64,
+        count: impl Into<Integer>,
     ) -> Self::Out<Option<(Bytes, Vec<Bytes>)>> {
-        self.run(Command::new(&spec::BLMPOP).arg(timeout).counted(keys).arg(side).arg("COUNT").arg(count))
+        self.run(
+            Command::new(&spec::BLMPOP)
+                .arg(WaitSeconds::of(timeout))
+                .counted(keys)
+                .arg(side)
+                .arg("COUNT")
+                .arg(Integer::of(count)),
+        )
     }
 
     /// Removes and returns the first element in a list. Blocks until an element is available otherwise. Deletes the
     /// list if the last element was popped.
     ///
     /// O(N) where N is the number of provided keys. Since 2.0.0.
-    fn blpop(self, keys: impl Args<'a>, timeout: f64) -> Self::Out<Option<(Bytes, Bytes)>> {
-        self.run(Command::new(&spec::BLPOP).args(keys).arg(timeout))
+    fn blpop(self, keys: impl Args<'a>, timeout: impl Into<WaitSeconds>) -> Self::Out<Option<(Bytes, Bytes)>> {
+        self.run(Command::new(&spec::BLPOP).args(keys).arg(WaitSeconds::of(timeout)))
     }
 
     /// Removes and returns the last element in a list. Blocks until an element is available otherwise. Deletes the
     /// list if the last element was popped.
     ///
     /// O(N) where N is the number of provided keys. Since 2.0.0.
-    fn brpop(self, keys: impl Args<'a>, timeout: f64) -> Self::Out<Option<(Bytes, Bytes)>> {
-        self.run(Command::new(&spec::BRPOP).args(keys).arg(timeout))
+    fn brpop(self, keys: impl Args<'a>, timeout: impl Into<WaitSeconds>) -> Self::Out<Option<(Bytes, Bytes)>> {
+        self.run(Command::new(&spec::BRPOP).args(keys).arg(WaitSeconds::of(timeout)))
     }
 
     /// Pops an element from a list, pushes it to another list and returns it. Block until an element is available
@@ -1648,17 +1802,17 @@ pub trait Commands<'a>: Sized {
         self,
         source: impl Into<Arg<'a>>,
         destination: impl Into<Arg<'a>>,
-        timeout: f64,
+        timeout: impl Into<WaitSeconds>,
     ) -> Self::Out<Option<Bytes>> {
-        self.run(Command::new(&spec::BRPOPLPUSH).arg(source).arg(destination).arg(timeout))
+        self.run(Command::new(&spec::BRPOPLPUSH).arg(source).arg(destination).arg(WaitSeconds::of(timeout)))
     }
 
     /// Returns an element from a list by its index.
     ///
     /// O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the
     /// first or the last element of the list O(1). Since 1.0.0.
-    fn lindex(self, key: impl Into<Arg<'a>>, index: i64) -> Self::Out<Option<Bytes>> {
-        self.run(Command::new(&spec::LINDEX).arg(key).arg(index))
+    fn lindex(self, key: impl Into<Arg<'a>>, index: impl Into<Integer>) -> Self::Out<Option<Bytes>> {
+        self.run(Command::new(&spec::LINDEX).arg(key).arg(Integer::of(index)))
     }
 
     /// Inserts an element before or after another element in a list.
@@ -1708,8 +1862,13 @@ pub trait Commands<'a>: Sized {
     /// With `COUNT count`.
     ///
     /// O(N+M) where N is the number of provided keys and M is the number of elements returned. Since 7.0.0.
-    fn lmpop_count(self, keys: impl Args<'a>, side: Side, count: i64) -> Self::Out<Option<(Bytes, Vec<Bytes>)>> {
-        self.run(Command::new(&spec::LMPOP).counted(keys).arg(side).arg("COUNT").arg(count))
+    fn lmpop_count(
+        self,
+        keys: impl Args<'a>,
+        side: Side,
+        count: impl Into<Integer>,
+    ) -> Self::Out<Option<(Bytes, Vec<Bytes>)>> {
+        self.run(Command::new(&spec::LMPOP).counted(keys).arg(side).arg("COUNT").arg(Integer::of(count)))
     }
 
     /// Returns the first elements in a list after removing it. Deletes the list if the last element was popped.
@@ -1723,8 +1882,8 @@ pub trait Commands<'a>: Sized {
     /// `count`.
     ///
     /// O(N) where N is the number of elements returned. Since 1.0.0.
-    fn lpop_count(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Option<Vec<Bytes>>> {
-        self.run(Command::new(&spec::LPOP).arg(key).arg(count))
+    fn lpop_count(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self::Out<Option<Vec<Bytes>>> {
+        self.run(Command::new(&spec::LPOP).arg(key).arg(Integer::of(count)))
     }
 
     /// Returns the index of matching elements in a list.
@@ -1755,8 +1914,13 @@ pub trait Commands<'a>: Sized {
     /// O(N) where N is the number of elements in the list, for the average case. When searching for elements near the
     /// head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.
     /// Since 6.0.6.
-    fn lpos_count(self, key: impl Into<Arg<'a>>, element: impl Into<Arg<'a>>, max_matches: i64) -> Self::Out<Vec<i64>> {
-        self.run(Command::new(&spec::LPOS).arg(key).arg(element).arg("COUNT").arg(max_matches))
+    fn lpos_count(
+        self,
+        key: impl Into<Arg<'a>>,
+        element: impl Into<Arg<'a>>,
+        max_matches: impl Into<Integer>,
+    ) -> Self::Out<Vec<i64>> {
+        self.run(Command::new(&spec::LPOS).arg(key).arg(element).arg("COUNT").arg(Integer::of(max_matches)))
     }
 
     /// Returns the index of matching elements in a list. With `COUNT num-matches`. With options.
@@ -1768,7 +1932,7 @@ pub trait Commands<'a>: Sized {
         self,
         key: impl Into<Arg<'a>>,
         element: impl Into<Arg<'a>>,
-        max_matches: i64,
+        max_matches: impl Into<Integer>,
         options: LposOptions<'a>,
     ) -> Self::Out<Vec<i64>> {
         self.run(
@@ -1777,7 +1941,7 @@ pub trait Commands<'a>: Sized {
                 .arg(element)
                 .chosen(&options.0, 0..1)
                 .arg("COUNT")
-                .arg(max_matches)
+                .arg(Integer::of(max_matches))
                 .chosen(&options.0, 2..3),
         )
     }
@@ -1802,30 +1966,35 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for
     /// large lists; and N is the number of elements in the specified range. Since 1.0.0.
-    fn lrange(self, key: impl Into<Arg<'a>>, start: i64, stop: i64) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::LRANGE).arg(key).arg(start).arg(stop))
+    fn lrange(
+        self,
+        key: impl Into<Arg<'a>>,
+        start: impl Into<Integer>,
+        stop: impl Into<Integer>,
+    ) -> Self::Out<Vec<Bytes>> {
+        self.run(Command::new(&spec::LRANGE).arg(key).arg(Integer::of(start)).arg(Integer::of(stop)))
     }
 
     /// Removes elements from a list. Deletes the list if the last element was removed.
     ///
     /// O(N+M) where N is the length of the list and M is the number of elements removed. Since 1.0.0.
-    fn lrem(self, key: impl Into<Arg<'a>>, count: i64, element: impl Into<Arg<'a>>) -> Self::Out<i64> {
-        self.run(Command::new(&spec::LREM).arg(key).arg(count).arg(element))
+    fn lrem(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>, element: impl Into<Arg<'a>>) -> Self::Out<i64> {
+        self.run(Command::new(&spec::LREM).arg(key).arg(Integer::of(count)).arg(element))
     }
 
     /// Sets the value of an element in a list by its index.
     ///
     /// O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).
     /// Since 1.0.0.
-    fn lset(self, key: impl Into<Arg<'a>>, index: i64, element: impl Into<Arg<'a>>) -> Self::Out<()> {
-        self.run(Command::new(&spec::LSET).arg(key).arg(index).arg(element))
+    fn lset(self, key: impl Into<Arg<'a>>, index: impl Into<Integer>, element: impl Into<Arg<'a>>) -> Self::Out<()> {
+        self.run(Command::new(&spec::LSET).arg(key).arg(Integer::of(index)).arg(element))
     }
 
     /// Removes elements from both ends a list. Deletes the list if all elements were trimmed.
     ///
     /// O(N) where N is the number of elements to be removed by the operation. Since 1.0.0.
-    fn ltrim(self, key: impl Into<Arg<'a>>, start: i64, stop: i64) -> Self::Out<()> {
-        self.run(Command::new(&spec::LTRIM).arg(key).arg(start).arg(stop))
+    fn ltrim(self, key: impl Into<Arg<'a>>, start: impl Into<Integer>, stop: impl Into<Integer>) -> Self::Out<()> {
+        self.run(Command::new(&spec::LTRIM).arg(key).arg(Integer::of(start)).arg(Integer::of(stop)))
     }
 
     /// Returns and removes the last elements of a list. Deletes the list if the last element was popped.
@@ -1839,8 +2008,8 @@ pub trait Commands<'a>: Sized {
     /// `count`.
     ///
     /// O(N) where N is the number of elements returned. Since 1.0.0.
-    fn rpop_count(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Option<Vec<Bytes>>> {
-        self.run(Command::new(&spec::RPOP).arg(key).arg(count))
+    fn rpop_count(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self::Out<Option<Vec<Bytes>>> {
+        self.run(Command::new(&spec::RPOP).arg(key).arg(Integer::of(count)))
     }
 
     /// Returns the last element of a list after removing and pushing it to another list. Deletes the list if the last
@@ -2174,9 +2343,9 @@ pub trait Commands<'a>: Sized {
         name: impl Into<Arg<'a>>,
         ip: impl Into<Arg<'a>>,
         port: u16,
-        quorum: i64,
+        quorum: impl Into<Integer>,
     ) -> Self::Out<()> {
-        self.run(Command::new(&spec::SENTINEL_MONITOR).arg(name).arg(ip).arg(port).arg(quorum))
+        self.run(Command::new(&spec::SENTINEL_MONITOR).arg(name).arg(ip).arg(port).arg(Integer::of(quorum)))
     }
 
     /// Returns the Sentinel instance ID.
@@ -2296,8 +2465,8 @@ pub trait Commands<'a>: Sized {
     /// Generates a pseudorandom, secure password that can be used to identify ACL users. With `bits`.
     ///
     /// O(1). Since 6.0.0.
-    fn acl_genpass_bits(self, bits: i64) -> Self::Out<String> {
-        self.run(Command::new(&spec::ACL_GENPASS).arg(bits))
+    fn acl_genpass_bits(self, bits: impl Into<Integer>) -> Self::Out<String> {
+        self.run(Command::new(&spec::ACL_GENPASS).arg(Integer::of(bits)))
     }
 
     /// Lists the ACL rules of a user.
@@ -2331,8 +2500,8 @@ pub trait Commands<'a>: Sized {
     /// Lists recent security events generated due to ACL rules. With `count`.
     ///
     /// O(N) with N being the number of entries shown. Since 6.0.0.
-    fn acl_log_count(self, count: i64) -> Self::Out<Vec<Facts>> {
-        self.run(Command::new(&spec::ACL_LOG).arg(count))
+    fn acl_log_count(self, count: impl Into<Integer>) -> Self::Out<Vec<Facts>> {
+        self.run(Command::new(&spec::ACL_LOG).arg(Integer::of(count)))
     }
 
     /// Lists recent security events generated due to ACL rules. With `RESET`.
@@ -2631,8 +2800,8 @@ pub trait Commands<'a>: Sized {
     /// Displays computer art and the server version. With `VERSION version`.
     ///
     /// Since 5.0.0.
-    fn lolwut_version(self, version: i64) -> Self::Out<String> {
-        self.run(Command::new(&spec::LOLWUT).arg("VERSION").arg(version))
+    fn lolwut_version(self, version: impl Into<Integer>) -> Self::Out<String> {
+        self.run(Command::new(&spec::LOLWUT).arg("VERSION").arg(Integer::of(version)))
     }
 
     /// Outputs a memory problems report.
@@ -2673,8 +2842,8 @@ pub trait Commands<'a>: Sized {
     /// Estimates the memory usage of a key. With `SAMPLES count`.
     ///
     /// O(N) where N is the number of samples. Since 4.0.0.
-    fn memory_usage_samples(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Option<i64>> {
-        self.run(Command::new(&spec::MEMORY_USAGE).arg(key).arg("SAMPLES").arg(count))
+    fn memory_usage_samples(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self::Out<Option<i64>> {
+        self.run(Command::new(&spec::MEMORY_USAGE).arg(key).arg("SAMPLES").arg(Integer::of(count)))
     }
 
     /// Returns all loaded modules.
@@ -2766,8 +2935,8 @@ pub trait Commands<'a>: Sized {
     /// Returns the slow log's entries. With `count`.
     ///
     /// O(N) where N is the number of entries returned. Since 2.2.12.
-    fn slowlog_get_count(self, count: i64) -> Self::Out<Vec<Vec<Value>>> {
-        self.run(Command::new(&spec::SLOWLOG_GET).arg(count))
+    fn slowlog_get_count(self, count: impl Into<Integer>) -> Self::Out<Vec<Vec<Value>>> {
+        self.run(Command::new(&spec::SLOWLOG_GET).arg(Integer::of(count)))
     }
 
     /// Returns the number of entries in the slow log.
@@ -2787,8 +2956,8 @@ pub trait Commands<'a>: Sized {
     /// Swaps two databases.
     ///
     /// O(N) where N is the count of clients watching or blocking on keys from both databases. Since 4.0.0.
-    fn swapdb(self, index1: i64, index2: i64) -> Self::Out<()> {
-        self.run(Command::new(&spec::SWAPDB).arg(index1).arg(index2))
+    fn swapdb(self, index1: impl Into<Integer>, index2: impl Into<Integer>) -> Self::Out<()> {
+        self.run(Command::new(&spec::SWAPDB).arg(Integer::of(index1)).arg(Integer::of(index2)))
     }
 
     /// Returns the server time.
@@ -2846,8 +3015,8 @@ pub trait Commands<'a>: Sized {
     /// Returns the number of members of the intersect of multiple sets. With `LIMIT limit`.
     ///
     /// O(N×M) worst case where N is the cardinality of the smallest set and M is the number of sets. Since 7.0.0.
-    fn sintercard_limit(self, keys: impl Args<'a>, limit: i64) -> Self::Out<i64> {
-        self.run(Command::new(&spec::SINTERCARD).counted(keys).arg("LIMIT").arg(limit))
+    fn sintercard_limit(self, keys: impl Args<'a>, limit: impl Into<Integer>) -> Self::Out<i64> {
+        self.run(Command::new(&spec::SINTERCARD).counted(keys).arg("LIMIT").arg(Integer::of(limit)))
     }
 
     /// Stores the intersect of multiple sets in a key.
@@ -2902,8 +3071,8 @@ pub trait Commands<'a>: Sized {
     /// popped. With `count`.
     ///
     /// Without the count argument O(1), otherwise O(N) where N is the value of the passed count. Since 1.0.0.
-    fn spop_count(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<HashSet<Bytes>> {
-        self.run(Command::new(&spec::SPOP).arg(key).arg(count))
+    fn spop_count(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self::Out<HashSet<Bytes>> {
+        self.run(Command::new(&spec::SPOP).arg(key).arg(Integer::of(count)))
     }
 
     /// Get one or multiple random members from a set.
@@ -2918,8 +3087,8 @@ pub trait Commands<'a>: Sized {
     ///
     /// Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count. Since
     /// 1.0.0.
-    fn srandmember_count(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::SRANDMEMBER).arg(key).arg(count))
+    fn srandmember_count(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self::Out<Vec<Bytes>> {
+        self.run(Command::new(&spec::SRANDMEMBER).arg(key).arg(Integer::of(count)))
     }
 
     /// Removes one or more members from a set. Deletes the set if the last member was removed.
@@ -2971,8 +3140,13 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(K) + O(M×log(N)) where K is the number of provided keys, N being the number of elements in the sorted set,
     /// and M being the number of elements popped. Since 7.0.0.
-    fn bzmpop(self, timeout: f64, keys: impl Args<'a>, side: Extreme) -> Self::Out<Option<ScoredPop>> {
-        self.run(Command::new(&spec::BZMPOP).arg(timeout).counted(keys).arg(side))
+    fn bzmpop(
+        self,
+        timeout: impl Into<WaitSeconds>,
+        keys: impl Args<'a>,
+        side: Extreme,
+    ) -> Self::Out<Option<ScoredPop>> {
+        self.run(Command::new(&spec::BZMPOP).arg(WaitSeconds::of(timeout)).counted(keys).arg(side))
     }
 
     /// Removes and returns a member by score from one or more sorted sets. Blocks until a member is available
@@ -2982,28 +3156,35 @@ pub trait Commands<'a>: Sized {
     /// and M being the number of elements popped. Since 7.0.0.
     fn bzmpop_count(
         self,
-        timeout: f64,
+        timeout: impl Into<WaitSeconds>,
         keys: impl Args<'a>,
         side: Extreme,
-        count: i64,
+        count: impl Into<Integer>,
     ) -> Self::Out<Option<ScoredPop>> {
-        self.run(Command::new(&spec::BZMPOP).arg(timeout).counted(keys).arg(side).arg("COUNT").arg(count))
+        self.run(
+            Command::new(&spec::BZMPOP)
+                .arg(WaitSeconds::of(timeout))
+                .counted(keys)
+                .arg(side)
+                .arg("COUNT")
+                .arg(Integer::of(count)),
+        )
     }
 
     /// Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member
     /// available otherwise.  Deletes the sorted set if the last element was popped.
     ///
     /// O(log(N)) with N being the number of elements in the sorted set. Since 5.0.0.
-    fn bzpopmax(self, keys: impl Args<'a>, timeout: f64) -> Self::Out<Option<(Bytes, Bytes, f64)>> {
-        self.run(Command::new(&spec::BZPOPMAX).args(keys).arg(timeout))
+    fn bzpopmax(self, keys: impl Args<'a>, timeout: impl Into<WaitSeconds>) -> Self::Out<Option<(Bytes, Bytes, f64)>> {
+        self.run(Command::new(&spec::BZPOPMAX).args(keys).arg(WaitSeconds::of(timeout)))
     }
 
     /// Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is
     /// available otherwise. Deletes the sorted set if the last element was popped.
     ///
     /// O(log(N)) with N being the number of elements in the sorted set. Since 5.0.0.
-    fn bzpopmin(self, keys: impl Args<'a>, timeout: f64) -> Self::Out<Option<(Bytes, Bytes, f64)>> {
-        self.run(Command::new(&spec::BZPOPMIN).args(keys).arg(timeout))
+    fn bzpopmin(self, keys: impl Args<'a>, timeout: impl Into<WaitSeconds>) -> Self::Out<Option<(Bytes, Bytes, f64)>> {
+        self.run(Command::new(&spec::BZPOPMIN).args(keys).arg(WaitSeconds::of(timeout)))
     }
 
     /// Adds one or more members to a sorted set, or updates their scores. Creates the key if it doesn't exist.
@@ -3091,8 +3272,13 @@ pub trait Commands<'a>: Sized {
     /// Increments the score of a member in a sorted set.
     ///
     /// O(log(N)) where N is the number of elements in the sorted set. Since 1.2.0.
-    fn zincrby(self, key: impl Into<Arg<'a>>, increment: f64, member: impl Into<Arg<'a>>) -> Self::Out<f64> {
-        self.run(Command::new(&spec::ZINCRBY).arg(key).arg(increment).arg(member))
+    fn zincrby(
+        self,
+        key: impl Into<Arg<'a>>,
+        increment: impl Into<Number>,
+        member: impl Into<Arg<'a>>,
+    ) -> Self::Out<f64> {
+        self.run(Command::new(&spec::ZINCRBY).arg(key).arg(Number::of(increment)).arg(member))
     }
 
     /// Returns the intersect of multiple sorted sets.
@@ -3139,8 +3325,8 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(N×K) worst case with N being the smallest input sorted set, K being the number of input sorted sets. Since
     /// 7.0.0.
-    fn zintercard_limit(self, keys: impl Args<'a>, limit: i64) -> Self::Out<i64> {
-        self.run(Command::new(&spec::ZINTERCARD).counted(keys).arg("LIMIT").arg(limit))
+    fn zintercard_limit(self, keys: impl Args<'a>, limit: impl Into<Integer>) -> Self::Out<i64> {
+        self.run(Command::new(&spec::ZINTERCARD).counted(keys).arg("LIMIT").arg(Integer::of(limit)))
     }
 
     /// Stores the intersect of multiple sorted sets in a key.
@@ -3185,8 +3371,13 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(K) + O(M×log(N)) where K is the number of provided keys, N being the number of elements in the sorted set,
     /// and M being the number of elements popped. Since 7.0.0.
-    fn zmpop_count(self, keys: impl Args<'a>, side: Extreme, count: i64) -> Self::Out<Option<ScoredPop>> {
-        self.run(Command::new(&spec::ZMPOP).counted(keys).arg(side).arg("COUNT").arg(count))
+    fn zmpop_count(
+        self,
+        keys: impl Args<'a>,
+        side: Extreme,
+        count: impl Into<Integer>,
+    ) -> Self::Out<Option<ScoredPop>> {
+        self.run(Command::new(&spec::ZMPOP).counted(keys).arg(side).arg("COUNT").arg(Integer::of(count)))
     }
 
     /// Returns the score of one or more members in a sorted set.
@@ -3210,8 +3401,8 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(log(N)×M) with N being the number of elements in the sorted set, and M being the number of elements popped.
     /// Since 5.0.0.
-    fn zpopmax_count(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Vec<(Bytes, f64)>> {
-        self.run(Command::new(&spec::ZPOPMAX).arg(key).arg(count))
+    fn zpopmax_count(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self::Out<Vec<(Bytes, f64)>> {
+        self.run(Command::new(&spec::ZPOPMAX).arg(key).arg(Integer::of(count)))
     }
 
     /// Returns the lowest-scoring members from a sorted set after removing them. Deletes the sorted set if the last
@@ -3228,8 +3419,8 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(log(N)×M) with N being the number of elements in the sorted set, and M being the number of elements popped.
     /// Since 5.0.0.
-    fn zpopmin_count(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Vec<(Bytes, f64)>> {
-        self.run(Command::new(&spec::ZPOPMIN).arg(key).arg(count))
+    fn zpopmin_count(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self::Out<Vec<(Bytes, f64)>> {
+        self.run(Command::new(&spec::ZPOPMIN).arg(key).arg(Integer::of(count)))
     }
 
     /// Returns one or more random members from a sorted set.
@@ -3242,15 +3433,19 @@ pub trait Commands<'a>: Sized {
     /// Returns one or more random members from a sorted set. With `count`.
     ///
     /// O(N) where N is the number of members returned. Since 6.2.0.
-    fn zrandmember_count(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::ZRANDMEMBER).arg(key).arg(count))
+    fn zrandmember_count(self, key: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self::Out<Vec<Bytes>> {
+        self.run(Command::new(&spec::ZRANDMEMBER).arg(key).arg(Integer::of(count)))
     }
 
     /// Returns one or more random members from a sorted set. With `count`. With `WITHSCORES`.
     ///
     /// O(N) where N is the number of members returned. Since 6.2.0.
-    fn zrandmember_count_withscores(self, key: impl Into<Arg<'a>>, count: i64) -> Self::Out<Vec<(Bytes, f64)>> {
-        self.run(Command::new(&spec::ZRANDMEMBER).arg(key).arg(count).arg("WITHSCORES"))
+    fn zrandmember_count_withscores(
+        self,
+        key: impl Into<Arg<'a>>,
+        count: impl Into<Integer>,
+    ) -> Self::Out<Vec<(Bytes, f64)>> {
+        self.run(Command::new(&spec::ZRANDMEMBER).arg(key).arg(Integer::of(count)).arg("WITHSCORES"))
     }
 
     /// Returns members in a sorted set within a range of indexes.
@@ -3331,10 +3526,18 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         min: impl Into<Arg<'a>>,
         max: impl Into<Arg<'a>>,
-        offset: i64,
-        count: i64,
+        offset: impl Into<Integer>,
+        count: impl Into<Integer>,
     ) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::ZRANGEBYLEX).arg(key).arg(min).arg(max).arg("LIMIT").arg(offset).arg(count))
+        self.run(
+            Command::new(&spec::ZRANGEBYLEX)
+                .arg(key)
+                .arg(min)
+                .arg(max)
+                .arg("LIMIT")
+                .arg(Integer::of(offset))
+                .arg(Integer::of(count)),
+        )
     }
 
     /// Returns members in a sorted set within a range of scores.
@@ -3466,8 +3669,13 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the
     /// operation. Since 2.0.0.
-    fn zremrangebyrank(self, key: impl Into<Arg<'a>>, start: i64, stop: i64) -> Self::Out<i64> {
-        self.run(Command::new(&spec::ZREMRANGEBYRANK).arg(key).arg(start).arg(stop))
+    fn zremrangebyrank(
+        self,
+        key: impl Into<Arg<'a>>,
+        start: impl Into<Integer>,
+        stop: impl Into<Integer>,
+    ) -> Self::Out<i64> {
+        self.run(Command::new(&spec::ZREMRANGEBYRANK).arg(key).arg(Integer::of(start)).arg(Integer::of(stop)))
     }
 
     /// Removes members in a sorted set within a range of scores. Deletes the sorted set if all members were removed.
@@ -3487,16 +3695,28 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned. Since
     /// 1.2.0. Deprecated since 6.2.0: use `ZRANGE` with the `REV` argument.
-    fn zrevrange(self, key: impl Into<Arg<'a>>, start: i64, stop: i64) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::ZREVRANGE).arg(key).arg(start).arg(stop))
+    fn zrevrange(
+        self,
+        key: impl Into<Arg<'a>>,
+        start: impl Into<Integer>,
+        stop: impl Into<Integer>,
+    ) -> Self::Out<Vec<Bytes>> {
+        self.run(Command::new(&spec::ZREVRANGE).arg(key).arg(Integer::of(start)).arg(Integer::of(stop)))
     }
 
     /// Returns members in a sorted set within a range of indexes in reverse order. With `WITHSCORES`.
     ///
     /// O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned. Since
     /// 1.2.0. Deprecated since 6.2.0: use `ZRANGE` with the `REV` argument.
-    fn zrevrange_withscores(self, key: impl Into<Arg<'a>>, start: i64, stop: i64) -> Self::Out<Vec<(Bytes, f64)>> {
-        self.run(Command::new(&spec::ZREVRANGE).arg(key).arg(start).arg(stop).arg("WITHSCORES"))
+    fn zrevrange_withscores(
+        self,
+        key: impl Into<Arg<'a>>,
+        start: impl Into<Integer>,
+        stop: impl Into<Integer>,
+    ) -> Self::Out<Vec<(Bytes, f64)>> {
+        self.run(
+            Command::new(&spec::ZREVRANGE).arg(key).arg(Integer::of(start)).arg(Integer::of(stop)).arg("WITHSCORES"),
+        )
     }
 
     /// Returns members in a sorted set within a lexicographical range in reverse order.
@@ -3523,10 +3743,18 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         max: impl Into<Arg<'a>>,
         min: impl Into<Arg<'a>>,
-        offset: i64,
-        count: i64,
+        offset: impl Into<Integer>,
+        count: impl Into<Integer>,
     ) -> Self::Out<Vec<Bytes>> {
-        self.run(Command::new(&spec::ZREVRANGEBYLEX).arg(key).arg(max).arg(min).arg("LIMIT").arg(offset).arg(count))
+        self.run(
+            Command::new(&spec::ZREVRANGEBYLEX)
+                .arg(key)
+                .arg(max)
+                .arg(min)
+                .arg("LIMIT")
+                .arg(Integer::of(offset))
+                .arg(Integer::of(count)),
+        )
     }
 
     /// Returns members in a sorted set within a range of scores in reverse order.
@@ -3767,10 +3995,17 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         group: impl Into<Arg<'a>>,
         consumer: impl Into<Arg<'a>>,
-        min_idle_time: i64,
+        min_idle_time: impl Into<IdleMilliseconds>,
         start: impl Into<Arg<'a>>,
     ) -> Self::Out<AutoClaimed<StreamEntry>> {
-        self.run(Command::new(&spec::XAUTOCLAIM).arg(key).arg(group).arg(consumer).arg(min_idle_time).arg(start))
+        self.run(
+            Command::new(&spec::XAUTOCLAIM)
+                .arg(key)
+                .arg(group)
+                .arg(consumer)
+                .arg(IdleMilliseconds::of(min_idle_time))
+                .arg(start),
+        )
     }
 
     /// Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as
@@ -3782,7 +4017,7 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         group: impl Into<Arg<'a>>,
         consumer: impl Into<Arg<'a>>,
-        min_idle_time: i64,
+        min_idle_time: impl Into<IdleMilliseconds>,
         start: impl Into<Arg<'a>>,
         options: XautoclaimOptions<'a>,
     ) -> Self::Out<AutoClaimed<StreamEntry>> {
@@ -3791,7 +4026,7 @@ pub trait Commands<'a>: Sized {
                 .arg(key)
                 .arg(group)
                 .arg(consumer)
-                .arg(min_idle_time)
+                .arg(IdleMilliseconds::of(min_idle_time))
                 .arg(start)
                 .chosen(&options.0, 0..2),
         )
@@ -3806,7 +4041,7 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         group: impl Into<Arg<'a>>,
         consumer: impl Into<Arg<'a>>,
-        min_idle_time: i64,
+        min_idle_time: impl Into<IdleMilliseconds>,
         start: impl Into<Arg<'a>>,
     ) -> Self::Out<AutoClaimed<Bytes>> {
         self.run(
@@ -3814,7 +4049,7 @@ pub trait Commands<'a>: Sized {
                 .arg(key)
                 .arg(group)
                 .arg(consumer)
-                .arg(min_idle_time)
+                .arg(IdleMilliseconds::of(min_idle_time))
                 .arg(start)
                 .arg("JUSTID"),
         )
@@ -3829,7 +4064,7 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         group: impl Into<Arg<'a>>,
         consumer: impl Into<Arg<'a>>,
-        min_idle_time: i64,
+        min_idle_time: impl Into<IdleMilliseconds>,
         start: impl Into<Arg<'a>>,
         options: XautoclaimOptions<'a>,
     ) -> Self::Out<AutoClaimed<Bytes>> {
@@ -3838,7 +4073,7 @@ pub trait Commands<'a>: Sized {
                 .arg(key)
                 .arg(group)
                 .arg(consumer)
-                .arg(min_idle_time)
+                .arg(IdleMilliseconds::of(min_idle_time))
                 .arg(start)
                 .chosen(&options.0, 0..1)
                 .arg("JUSTID"),
@@ -3854,10 +4089,17 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         group: impl Into<Arg<'a>>,
         consumer: impl Into<Arg<'a>>,
-        min_idle_time: i64,
+        min_idle_time: impl Into<IdleMilliseconds>,
         ids: impl Args<'a>,
     ) -> Self::Out<Vec<StreamEntry>> {
-        self.run(Command::new(&spec::XCLAIM).arg(key).arg(group).arg(consumer).arg(min_idle_time).args(ids))
+        self.run(
+            Command::new(&spec::XCLAIM)
+                .arg(key)
+                .arg(group)
+                .arg(consumer)
+                .arg(IdleMilliseconds::of(min_idle_time))
+                .args(ids),
+        )
     }
 
     /// Changes, or acquires, ownership of a message in a consumer group, as if the message was delivered a consumer
@@ -3869,7 +4111,7 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         group: impl Into<Arg<'a>>,
         consumer: impl Into<Arg<'a>>,
-        min_idle_time: i64,
+        min_idle_time: impl Into<IdleMilliseconds>,
         ids: impl Args<'a>,
         options: XclaimOptions<'a>,
     ) -> Self::Out<Vec<StreamEntry>> {
@@ -3878,7 +4120,7 @@ pub trait Commands<'a>: Sized {
                 .arg(key)
                 .arg(group)
                 .arg(consumer)
-                .arg(min_idle_time)
+                .arg(IdleMilliseconds::of(min_idle_time))
                 .args(ids)
                 .chosen(&options.0, 0..6),
         )
@@ -3893,11 +4135,17 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         group: impl Into<Arg<'a>>,
         consumer: impl Into<Arg<'a>>,
-        min_idle_time: i64,
+        min_idle_time: impl Into<IdleMilliseconds>,
         ids: impl Args<'a>,
     ) -> Self::Out<Vec<Bytes>> {
         self.run(
-            Command::new(&spec::XCLAIM).arg(key).arg(group).arg(consumer).arg(min_idle_time).args(ids).arg("JUSTID"),
+            Command::new(&spec::XCLAIM)
+                .arg(key)
+                .arg(group)
+                .arg(consumer)
+                .arg(IdleMilliseconds::of(min_idle_time))
+                .args(ids)
+                .arg("JUSTID"),
         )
     }
 
@@ -3910,7 +4158,7 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         group: impl Into<Arg<'a>>,
         consumer: impl Into<Arg<'a>>,
-        min_idle_time: i64,
+        min_idle_time: impl Into<IdleMilliseconds>,
         ids: impl Args<'a>,
         options: XclaimOptions<'a>,
     ) -> Self::Out<Vec<Bytes>> {
@@ -3919,7 +4167,7 @@ pub trait Commands<'a>: Sized {
                 .arg(key)
                 .arg(group)
                 .arg(consumer)
-                .arg(min_idle_time)
+                .arg(IdleMilliseconds::of(min_idle_time))
                 .args(ids)
                 .chosen(&options.0, 0..4)
                 .arg("JUSTID")
@@ -4026,9 +4274,16 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         group: impl Into<Arg<'a>>,
         id: impl Into<Arg<'a>>,
-        entriesread: i64,
+        entriesread: impl Into<Integer>,
     ) -> Self::Out<()> {
-        self.run(Command::new(&spec::XGROUP_SETID).arg(key).arg(group).arg(id).arg("ENTRIESREAD").arg(entriesread))
+        self.run(
+            Command::new(&spec::XGROUP_SETID)
+                .arg(key)
+                .arg(group)
+                .arg(id)
+                .arg("ENTRIESREAD")
+                .arg(Integer::of(entriesread)),
+        )
     }
 
     /// Returns a list of the consumers in a consumer group.
@@ -4113,9 +4368,9 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         start: impl Into<Arg<'a>>,
         end: impl Into<Arg<'a>>,
-        count: i64,
+        count: impl Into<Integer>,
     ) -> Self::Out<Vec<StreamEntry>> {
-        self.run(Command::new(&spec::XRANGE).arg(key).arg(start).arg(end).arg("COUNT").arg(count))
+        self.run(Command::new(&spec::XRANGE).arg(key).arg(start).arg(end).arg("COUNT").arg(Integer::of(count)))
     }
 
     /// Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is
@@ -4205,9 +4460,9 @@ pub trait Commands<'a>: Sized {
         key: impl Into<Arg<'a>>,
         end: impl Into<Arg<'a>>,
         start: impl Into<Arg<'a>>,
-        count: i64,
+        count: impl Into<Integer>,
     ) -> Self::Out<Vec<StreamEntry>> {
-        self.run(Command::new(&spec::XREVRANGE).arg(key).arg(end).arg(start).arg("COUNT").arg(count))
+        self.run(Command::new(&spec::XREVRANGE).arg(key).arg(end).arg(start).arg("COUNT").arg(Integer::of(count)))
     }
 
     /// An internal command for replicating stream values.
@@ -4281,8 +4536,8 @@ pub trait Commands<'a>: Sized {
     /// Decrements a number from the integer value of a key. Uses 0 as initial value if the key doesn't exist.
     ///
     /// O(1). Since 1.0.0.
-    fn decrby(self, key: impl Into<Arg<'a>>, decrement: i64) -> Self::Out<i64> {
-        self.run(Command::new(&spec::DECRBY).arg(key).arg(decrement))
+    fn decrby(self, key: impl Into<Arg<'a>>, decrement: impl Into<Integer>) -> Self::Out<i64> {
+        self.run(Command::new(&spec::DECRBY).arg(key).arg(Integer::of(decrement)))
     }
 
     /// Deletes a key if its string value, or the digest of it, equals or differs from the one given.
@@ -4346,8 +4601,8 @@ pub trait Commands<'a>: Sized {
     /// O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned
     /// length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for
     /// small strings. Since 2.4.0.
-    fn getrange(self, key: impl Into<Arg<'a>>, start: i64, end: i64) -> Self::Out<Bytes> {
-        self.run(Command::new(&spec::GETRANGE).arg(key).arg(start).arg(end))
+    fn getrange(self, key: impl Into<Arg<'a>>, start: impl Into<Integer>, end: impl Into<Integer>) -> Self::Out<Bytes> {
+        self.run(Command::new(&spec::GETRANGE).arg(key).arg(Integer::of(start)).arg(Integer::of(end)))
     }
 
     /// Returns the previous string value of a key after setting it to a new value.
@@ -4367,15 +4622,15 @@ pub trait Commands<'a>: Sized {
     /// Increments the integer value of a key by a number. Uses 0 as initial value if the key doesn't exist.
     ///
     /// O(1). Since 1.0.0.
-    fn incrby(self, key: impl Into<Arg<'a>>, increment: i64) -> Self::Out<i64> {
-        self.run(Command::new(&spec::INCRBY).arg(key).arg(increment))
+    fn incrby(self, key: impl Into<Arg<'a>>, increment: impl Into<Integer>) -> Self::Out<i64> {
+        self.run(Command::new(&spec::INCRBY).arg(key).arg(Integer::of(increment)))
     }
 
     /// Increment the floating point value of a key by a number. Uses 0 as initial value if the key doesn't exist.
     ///
     /// O(1). Since 2.6.0.
-    fn incrbyfloat(self, key: impl Into<Arg<'a>>, increment: f64) -> Self::Out<f64> {
-        self.run(Command::new(&spec::INCRBYFLOAT).arg(key).arg(increment))
+    fn incrbyfloat(self, key: impl Into<Arg<'a>>, increment: impl Into<Number>) -> Self::Out<f64> {
+        self.run(Command::new(&spec::INCRBYFLOAT).arg(key).arg(Number::of(increment)))
     }
 
     /// Finds the longest common substring.
@@ -4445,8 +4700,13 @@ pub trait Commands<'a>: Sized {
     /// Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist.
     ///
     /// O(1). Since 2.6.0. Deprecated since 2.6.12: use `SET` with the `PX` argument.
-    fn psetex(self, key: impl Into<Arg<'a>>, milliseconds: i64, value: impl Into<Arg<'a>>) -> Self::Out<()> {
-        self.run(Command::new(&spec::PSETEX).arg(key).arg(milliseconds).arg(value))
+    fn psetex(
+        self,
+        key: impl Into<Arg<'a>>,
+        milliseconds: impl Into<Milliseconds>,
+        value: impl Into<Arg<'a>>,
+    ) -> Self::Out<()> {
+        self.run(Command::new(&spec::PSETEX).arg(key).arg(Milliseconds::of(milliseconds)).arg(value))
     }
 
     /// Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.
@@ -4488,8 +4748,8 @@ pub trait Commands<'a>: Sized {
     /// Sets the string value and expiration time of a key. Creates the key if it doesn't exist.
     ///
     /// O(1). Since 2.0.0. Deprecated since 2.6.12: use `SET` with the `EX` argument.
-    fn setex(self, key: impl Into<Arg<'a>>, seconds: i64, value: impl Into<Arg<'a>>) -> Self::Out<()> {
-        self.run(Command::new(&spec::SETEX).arg(key).arg(seconds).arg(value))
+    fn setex(self, key: impl Into<Arg<'a>>, seconds: impl Into<Seconds>, value: impl Into<Arg<'a>>) -> Self::Out<()> {
+        self.run(Command::new(&spec::SETEX).arg(key).arg(Seconds::of(seconds)).arg(value))
     }
 
     /// Set the string value of a key only when the key doesn't exist.
@@ -4504,8 +4764,13 @@ pub trait Commands<'a>: Sized {
     /// O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the
     /// amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.
     /// Since 2.2.0.
-    fn setrange(self, key: impl Into<Arg<'a>>, offset: i64, value: impl Into<Arg<'a>>) -> Self::Out<i64> {
-        self.run(Command::new(&spec::SETRANGE).arg(key).arg(offset).arg(value))
+    fn setrange(
+        self,
+        key: impl Into<Arg<'a>>,
+        offset: impl Into<Integer>,
+        value: impl Into<Arg<'a>>,
+    ) -> Self::Out<i64> {
+        self.run(Command::new(&spec::SETRANGE).arg(key).arg(Integer::of(offset)).arg(value))
     }
 
     /// Returns the length of a string value.
@@ -4520,7 +4785,7 @@ pub trait Commands<'a>: Sized {
     /// O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned
     /// length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for
     /// small strings. Since 1.0.0. Deprecated since 2.0.0: use `GETRANGE`.
-    fn substr(self, key: impl Into<Arg<'a>>, start: i64, end: i64) -> Self::Out<Bytes> {
-        self.run(Command::new(&spec::SUBSTR).arg(key).arg(start).arg(end))
+    fn substr(self, key: impl Into<Arg<'a>>, start: impl Into<Integer>, end: impl Into<Integer>) -> Self::Out<Bytes> {
+        self.run(Command::new(&spec::SUBSTR).arg(key).arg(Integer::of(start)).arg(Integer::of(end)))
     }
 }

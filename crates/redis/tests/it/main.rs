@@ -5,6 +5,7 @@
 mod ancestor;
 mod answers;
 mod apart;
+mod arguments;
 mod bed;
 mod blocking;
 mod busy;

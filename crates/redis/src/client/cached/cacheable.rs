@@ -14,6 +14,9 @@ pub(super) enum Way<'c, 'a> {
 }
 
 pub(super) fn way<'c, 'a>(command: &'c Command<'a>) -> Way<'c, 'a> {
+    if let Some(why) = command.refusal() {
+        return Way::Refused(Misuse::Argument(why));
+    }
     let spec = command.spec();
     if !spec.flags.has(Flags::READONLY) || spec.flags.has(Flags::CONNECTION_STATE) {
         let text = format!("{}: a cache serves commands that only read; use the client for others", spec.name);

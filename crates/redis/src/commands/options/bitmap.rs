@@ -2,7 +2,7 @@
 
 //! Options of bitmap commands.
 
-use crate::command::Arg;
+use crate::command::{Arg, Integer};
 use crate::commands::choices::Choices;
 use crate::commands::words::Overflow;
 
@@ -19,14 +19,14 @@ impl<'a> BitcountOptions<'a> {
 
     /// `start`.
     #[must_use]
-    pub fn start(self, start: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, start))
+    pub fn start(self, start: impl Into<Integer>) -> Self {
+        Self(self.0.without(0..1).arg(0, Integer::of(start)))
     }
 
     /// `end`.
     #[must_use]
-    pub fn end(self, end: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, end))
+    pub fn end(self, end: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..2).arg(1, Integer::of(end)))
     }
 
     /// `BYTE`. Since 7.0.0.
@@ -67,14 +67,19 @@ impl<'a> BitfieldOptions<'a> {
 
     /// `SET encoding offset value`.
     #[must_use]
-    pub fn set(self, encoding: impl Into<Arg<'a>>, offset: impl Into<Arg<'a>>, value: i64) -> Self {
-        Self(self.0.arg(0, "SET").arg(0, encoding).arg(0, offset).arg(0, value))
+    pub fn set(self, encoding: impl Into<Arg<'a>>, offset: impl Into<Arg<'a>>, value: impl Into<Integer>) -> Self {
+        Self(self.0.arg(0, "SET").arg(0, encoding).arg(0, offset).arg(0, Integer::of(value)))
     }
 
     /// `INCRBY encoding offset increment`.
     #[must_use]
-    pub fn incrby(self, encoding: impl Into<Arg<'a>>, offset: impl Into<Arg<'a>>, increment: i64) -> Self {
-        Self(self.0.arg(0, "INCRBY").arg(0, encoding).arg(0, offset).arg(0, increment))
+    pub fn incrby(
+        self,
+        encoding: impl Into<Arg<'a>>,
+        offset: impl Into<Arg<'a>>,
+        increment: impl Into<Integer>,
+    ) -> Self {
+        Self(self.0.arg(0, "INCRBY").arg(0, encoding).arg(0, offset).arg(0, Integer::of(increment)))
     }
 }
 
@@ -109,14 +114,14 @@ impl<'a> BitposOptions<'a> {
 
     /// `start`.
     #[must_use]
-    pub fn start(self, start: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, start))
+    pub fn start(self, start: impl Into<Integer>) -> Self {
+        Self(self.0.without(0..1).arg(0, Integer::of(start)))
     }
 
     /// `end`.
     #[must_use]
-    pub fn end(self, end: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, end))
+    pub fn end(self, end: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..2).arg(1, Integer::of(end)))
     }
 
     /// `BYTE`. Since 7.0.0.

@@ -2,7 +2,7 @@
 
 //! Options of cluster commands.
 
-use crate::command::Arg;
+use crate::command::{Arg, Integer};
 use crate::commands::choices::Choices;
 
 /// What becomes of a slot.
@@ -42,8 +42,8 @@ pub struct SlotStatsFilter<'a>(pub(crate) Choices<'a>);
 impl<'a> SlotStatsFilter<'a> {
     /// `SLOTSRANGE start-slot end-slot`.
     #[must_use]
-    pub fn slotsrange(start_slot: i64, end_slot: i64) -> Self {
-        Self(Choices::default().arg(0, "SLOTSRANGE").arg(1, start_slot).arg(2, end_slot))
+    pub fn slotsrange(start_slot: impl Into<Integer>, end_slot: impl Into<Integer>) -> Self {
+        Self(Choices::default().arg(0, "SLOTSRANGE").arg(1, Integer::of(start_slot)).arg(2, Integer::of(end_slot)))
     }
 
     /// `ORDERBY metric`.
@@ -54,8 +54,8 @@ impl<'a> SlotStatsFilter<'a> {
 
     /// `LIMIT limit`.
     #[must_use]
-    pub fn limit(self, limit: i64) -> Self {
-        Self(self.0.without(5..6).arg(5, "LIMIT").arg(5, limit))
+    pub fn limit(self, limit: impl Into<Integer>) -> Self {
+        Self(self.0.without(5..6).arg(5, "LIMIT").arg(5, Integer::of(limit)))
     }
 
     /// `ASC`.

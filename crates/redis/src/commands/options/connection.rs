@@ -2,7 +2,7 @@
 
 //! Options of connection commands.
 
-use crate::command::{Arg, Args};
+use crate::command::{Arg, Args, Integer};
 use crate::commands::choices::Choices;
 use crate::commands::words::{ClientType, Decision};
 
@@ -19,8 +19,8 @@ impl<'a> ClientKillOptions<'a> {
 
     /// `ID client-id`. Since 2.8.12.
     #[must_use]
-    pub fn id(self, client_id: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, "ID").arg(0, client_id))
+    pub fn id(self, client_id: impl Into<Integer>) -> Self {
+        Self(self.0.without(0..1).arg(0, "ID").arg(0, Integer::of(client_id)))
     }
 
     /// `TYPE normal | master | primary | slave | replica | pubsub`. Since 2.8.12.
@@ -55,8 +55,8 @@ impl<'a> ClientKillOptions<'a> {
 
     /// `MAXAGE maxage`. Since 8.0.0.
     #[must_use]
-    pub fn maxage(self, maxage: i64) -> Self {
-        Self(self.0.without(6..7).arg(6, "MAXAGE").arg(6, maxage))
+    pub fn maxage(self, maxage: impl Into<Integer>) -> Self {
+        Self(self.0.without(6..7).arg(6, "MAXAGE").arg(6, Integer::of(maxage)))
     }
 }
 

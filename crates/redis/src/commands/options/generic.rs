@@ -2,7 +2,7 @@
 
 //! Options of generic commands.
 
-use crate::command::{Arg, Args};
+use crate::command::{Arg, Args, Integer, Seconds};
 use crate::commands::choices::Choices;
 
 /// Options of `COPY`.
@@ -18,8 +18,8 @@ impl<'a> CopyOptions<'a> {
 
     /// `DB destination-db`.
     #[must_use]
-    pub fn db(self, destination_db: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, "DB").arg(0, destination_db))
+    pub fn db(self, destination_db: impl Into<Integer>) -> Self {
+        Self(self.0.without(0..1).arg(0, "DB").arg(0, Integer::of(destination_db)))
     }
 
     /// `REPLACE`.
@@ -96,14 +96,14 @@ impl<'a> RestoreOptions<'a> {
 
     /// `IDLETIME seconds`. Since 5.0.0.
     #[must_use]
-    pub fn idletime(self, seconds: i64) -> Self {
-        Self(self.0.without(2..3).arg(2, "IDLETIME").arg(2, seconds))
+    pub fn idletime(self, seconds: impl Into<Seconds>) -> Self {
+        Self(self.0.without(2..3).arg(2, "IDLETIME").arg(2, Seconds::of(seconds)))
     }
 
     /// `FREQ frequency`. Since 5.0.0.
     #[must_use]
-    pub fn freq(self, frequency: i64) -> Self {
-        Self(self.0.without(3..4).arg(3, "FREQ").arg(3, frequency))
+    pub fn freq(self, frequency: impl Into<Integer>) -> Self {
+        Self(self.0.without(3..4).arg(3, "FREQ").arg(3, Integer::of(frequency)))
     }
 }
 
@@ -126,8 +126,8 @@ impl<'a> ScanOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, Integer::of(count)))
     }
 
     /// `TYPE type`. Since 6.0.0.
@@ -156,8 +156,8 @@ impl<'a> SortOptions<'a> {
 
     /// `LIMIT offset count`.
     #[must_use]
-    pub fn limit(self, offset: i64, count: i64) -> Self {
-        Self(self.0.without(1..4).arg(1, "LIMIT").arg(2, offset).arg(3, count))
+    pub fn limit(self, offset: impl Into<Integer>, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..4).arg(1, "LIMIT").arg(2, Integer::of(offset)).arg(3, Integer::of(count)))
     }
 
     /// `GET get-pattern …`.
@@ -204,8 +204,8 @@ impl<'a> SortRoOptions<'a> {
 
     /// `LIMIT offset count`.
     #[must_use]
-    pub fn limit(self, offset: i64, count: i64) -> Self {
-        Self(self.0.without(1..4).arg(1, "LIMIT").arg(2, offset).arg(3, count))
+    pub fn limit(self, offset: impl Into<Integer>, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..4).arg(1, "LIMIT").arg(2, Integer::of(offset)).arg(3, Integer::of(count)))
     }
 
     /// `GET get-pattern …`.

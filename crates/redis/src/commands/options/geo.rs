@@ -2,7 +2,7 @@
 
 //! Options of geo commands.
 
-use crate::command::Arg;
+use crate::command::{Arg, Integer, Number};
 use crate::commands::choices::Choices;
 use crate::commands::words::GeoUnit;
 
@@ -67,8 +67,8 @@ impl<'a> GeoradiusOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(3..4).arg(3, "COUNT").arg(3, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(3..4).arg(3, "COUNT").arg(3, Integer::of(count)))
     }
 
     /// `ANY`. Since 6.2.0.
@@ -121,8 +121,8 @@ impl<'a> GeoradiusbymemberOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(3..4).arg(3, "COUNT").arg(3, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(3..4).arg(3, "COUNT").arg(3, Integer::of(count)))
     }
 
     /// `ANY`.
@@ -175,8 +175,8 @@ impl<'a> GeoradiusbymemberRoOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(3..4).arg(3, "COUNT").arg(3, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(3..4).arg(3, "COUNT").arg(3, Integer::of(count)))
     }
 
     /// `ANY`.
@@ -229,8 +229,8 @@ impl<'a> GeoradiusRoOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(3..4).arg(3, "COUNT").arg(3, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(3..4).arg(3, "COUNT").arg(3, Integer::of(count)))
     }
 
     /// `ANY`. Since 6.2.0.
@@ -265,8 +265,8 @@ impl<'a> GeoOrigin<'a> {
 
     /// `FROMLONLAT longitude latitude`.
     #[must_use]
-    pub fn lonlat(longitude: f64, latitude: f64) -> Self {
-        Self(Choices::default().arg(1, "FROMLONLAT").arg(2, longitude).arg(3, latitude))
+    pub fn lonlat(longitude: impl Into<Number>, latitude: impl Into<Number>) -> Self {
+        Self(Choices::default().arg(1, "FROMLONLAT").arg(2, Number::of(longitude)).arg(3, Number::of(latitude)))
     }
 }
 
@@ -277,14 +277,14 @@ pub struct GeoArea<'a>(pub(crate) Choices<'a>);
 impl<'a> GeoArea<'a> {
     /// `BYRADIUS radius m | km | ft | mi`.
     #[must_use]
-    pub fn radius(radius: f64, unit: GeoUnit) -> Self {
-        Self(Choices::default().arg(0, "BYRADIUS").arg(0, radius).arg(1, unit))
+    pub fn radius(radius: impl Into<Number>, unit: GeoUnit) -> Self {
+        Self(Choices::default().arg(0, "BYRADIUS").arg(0, Number::of(radius)).arg(1, unit))
     }
 
     /// `BYBOX width height m | km | ft | mi`.
     #[must_use]
-    pub fn rectangle(width: f64, height: f64, unit: GeoUnit) -> Self {
-        Self(Choices::default().arg(2, "BYBOX").arg(2, width).arg(3, height).arg(4, unit))
+    pub fn rectangle(width: impl Into<Number>, height: impl Into<Number>, unit: GeoUnit) -> Self {
+        Self(Choices::default().arg(2, "BYBOX").arg(2, Number::of(width)).arg(3, Number::of(height)).arg(4, unit))
     }
 }
 
@@ -313,8 +313,8 @@ impl<'a> GeosearchOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(2..3).arg(2, "COUNT").arg(2, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(2..3).arg(2, "COUNT").arg(2, Integer::of(count)))
     }
 
     /// `ANY`.
@@ -367,8 +367,8 @@ impl<'a> GeosearchstoreOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(2..3).arg(2, "COUNT").arg(2, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(2..3).arg(2, "COUNT").arg(2, Integer::of(count)))
     }
 
     /// `ANY`.

@@ -2,7 +2,7 @@
 
 //! Options of hash commands.
 
-use crate::command::Arg;
+use crate::command::{Arg, Integer, Milliseconds, Seconds, UnixMilliseconds, UnixSeconds};
 use crate::commands::choices::Choices;
 
 /// Options of `HGETEX`.
@@ -18,26 +18,26 @@ impl<'a> HgetexOptions<'a> {
 
     /// `EX seconds`.
     #[must_use]
-    pub fn ex(self, seconds: i64) -> Self {
-        Self(self.0.without(0..5).arg(0, "EX").arg(0, seconds))
+    pub fn ex(self, seconds: impl Into<Seconds>) -> Self {
+        Self(self.0.without(0..5).arg(0, "EX").arg(0, Seconds::of(seconds)))
     }
 
     /// `PX milliseconds`.
     #[must_use]
-    pub fn px(self, milliseconds: i64) -> Self {
-        Self(self.0.without(0..5).arg(1, "PX").arg(1, milliseconds))
+    pub fn px(self, milliseconds: impl Into<Milliseconds>) -> Self {
+        Self(self.0.without(0..5).arg(1, "PX").arg(1, Milliseconds::of(milliseconds)))
     }
 
     /// `EXAT unix-time-seconds`.
     #[must_use]
-    pub fn exat(self, unix_time_seconds: i64) -> Self {
-        Self(self.0.without(0..5).arg(2, "EXAT").arg(2, unix_time_seconds))
+    pub fn exat(self, unix_time_seconds: impl Into<UnixSeconds>) -> Self {
+        Self(self.0.without(0..5).arg(2, "EXAT").arg(2, UnixSeconds::of(unix_time_seconds)))
     }
 
     /// `PXAT unix-time-milliseconds`.
     #[must_use]
-    pub fn pxat(self, unix_time_milliseconds: i64) -> Self {
-        Self(self.0.without(0..5).arg(3, "PXAT").arg(3, unix_time_milliseconds))
+    pub fn pxat(self, unix_time_milliseconds: impl Into<UnixMilliseconds>) -> Self {
+        Self(self.0.without(0..5).arg(3, "PXAT").arg(3, UnixMilliseconds::of(unix_time_milliseconds)))
     }
 
     /// `PERSIST`.
@@ -66,8 +66,8 @@ impl<'a> HscanOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, Integer::of(count)))
     }
 }
 
@@ -96,26 +96,26 @@ impl<'a> HsetexOptions<'a> {
 
     /// `EX seconds`.
     #[must_use]
-    pub fn ex(self, seconds: i64) -> Self {
-        Self(self.0.without(2..7).arg(2, "EX").arg(2, seconds))
+    pub fn ex(self, seconds: impl Into<Seconds>) -> Self {
+        Self(self.0.without(2..7).arg(2, "EX").arg(2, Seconds::of(seconds)))
     }
 
     /// `PX milliseconds`.
     #[must_use]
-    pub fn px(self, milliseconds: i64) -> Self {
-        Self(self.0.without(2..7).arg(3, "PX").arg(3, milliseconds))
+    pub fn px(self, milliseconds: impl Into<Milliseconds>) -> Self {
+        Self(self.0.without(2..7).arg(3, "PX").arg(3, Milliseconds::of(milliseconds)))
     }
 
     /// `EXAT unix-time-seconds`.
     #[must_use]
-    pub fn exat(self, unix_time_seconds: i64) -> Self {
-        Self(self.0.without(2..7).arg(4, "EXAT").arg(4, unix_time_seconds))
+    pub fn exat(self, unix_time_seconds: impl Into<UnixSeconds>) -> Self {
+        Self(self.0.without(2..7).arg(4, "EXAT").arg(4, UnixSeconds::of(unix_time_seconds)))
     }
 
     /// `PXAT unix-time-milliseconds`.
     #[must_use]
-    pub fn pxat(self, unix_time_milliseconds: i64) -> Self {
-        Self(self.0.without(2..7).arg(5, "PXAT").arg(5, unix_time_milliseconds))
+    pub fn pxat(self, unix_time_milliseconds: impl Into<UnixMilliseconds>) -> Self {
+        Self(self.0.without(2..7).arg(5, "PXAT").arg(5, UnixMilliseconds::of(unix_time_milliseconds)))
     }
 
     /// `KEEPTTL`.

@@ -2,6 +2,7 @@
 
 //! Options of list commands.
 
+use crate::command::Integer;
 use crate::commands::choices::Choices;
 
 /// Options of `LPOS`.
@@ -17,13 +18,13 @@ impl<'a> LposOptions<'a> {
 
     /// `RANK rank`.
     #[must_use]
-    pub fn rank(self, rank: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, "RANK").arg(0, rank))
+    pub fn rank(self, rank: impl Into<Integer>) -> Self {
+        Self(self.0.without(0..1).arg(0, "RANK").arg(0, Integer::of(rank)))
     }
 
     /// `MAXLEN len`.
     #[must_use]
-    pub fn maxlen(self, len: i64) -> Self {
-        Self(self.0.without(2..3).arg(2, "MAXLEN").arg(2, len))
+    pub fn maxlen(self, len: impl Into<Integer>) -> Self {
+        Self(self.0.without(2..3).arg(2, "MAXLEN").arg(2, Integer::of(len)))
     }
 }

@@ -2,7 +2,7 @@
 
 //! Options of server commands.
 
-use crate::command::{Arg, Args};
+use crate::command::{Arg, Args, Milliseconds};
 use crate::commands::choices::Choices;
 
 /// Options of `COMMAND LIST`.
@@ -66,8 +66,8 @@ impl<'a> FailoverOptions<'a> {
 
     /// `TIMEOUT milliseconds`.
     #[must_use]
-    pub fn timeout(self, milliseconds: i64) -> Self {
-        Self(self.0.without(5..6).arg(5, "TIMEOUT").arg(5, milliseconds))
+    pub fn timeout(self, milliseconds: impl Into<Milliseconds>) -> Self {
+        Self(self.0.without(5..6).arg(5, "TIMEOUT").arg(5, Milliseconds::of(milliseconds)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 //! Options of set commands.
 
-use crate::command::Arg;
+use crate::command::{Arg, Integer};
 use crate::commands::choices::Choices;
 
 /// Options of `SSCAN`.
@@ -24,7 +24,7 @@ impl<'a> SscanOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, Integer::of(count)))
     }
 }

@@ -2,7 +2,7 @@
 
 //! Options of sorted set commands.
 
-use crate::command::{Arg, Args};
+use crate::command::{Arg, Args, Integer};
 use crate::commands::choices::Choices;
 use crate::commands::words::Aggregate;
 
@@ -127,8 +127,8 @@ impl<'a> ZrangeOptions<'a> {
 
     /// `LIMIT offset count`. Since 6.2.0.
     #[must_use]
-    pub fn limit(self, offset: i64, count: i64) -> Self {
-        Self(self.0.without(3..6).arg(3, "LIMIT").arg(4, offset).arg(5, count))
+    pub fn limit(self, offset: impl Into<Integer>, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(3..6).arg(3, "LIMIT").arg(4, Integer::of(offset)).arg(5, Integer::of(count)))
     }
 }
 
@@ -145,8 +145,8 @@ impl<'a> ZrangebyscoreOptions<'a> {
 
     /// `LIMIT offset count`.
     #[must_use]
-    pub fn limit(self, offset: i64, count: i64) -> Self {
-        Self(self.0.without(1..4).arg(1, "LIMIT").arg(2, offset).arg(3, count))
+    pub fn limit(self, offset: impl Into<Integer>, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..4).arg(1, "LIMIT").arg(2, Integer::of(offset)).arg(3, Integer::of(count)))
     }
 }
 
@@ -181,8 +181,8 @@ impl<'a> ZrangestoreOptions<'a> {
 
     /// `LIMIT offset count`.
     #[must_use]
-    pub fn limit(self, offset: i64, count: i64) -> Self {
-        Self(self.0.without(3..6).arg(3, "LIMIT").arg(4, offset).arg(5, count))
+    pub fn limit(self, offset: impl Into<Integer>, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(3..6).arg(3, "LIMIT").arg(4, Integer::of(offset)).arg(5, Integer::of(count)))
     }
 }
 
@@ -199,8 +199,8 @@ impl<'a> ZrevrangebyscoreOptions<'a> {
 
     /// `LIMIT offset count`.
     #[must_use]
-    pub fn limit(self, offset: i64, count: i64) -> Self {
-        Self(self.0.without(1..4).arg(1, "LIMIT").arg(2, offset).arg(3, count))
+    pub fn limit(self, offset: impl Into<Integer>, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..4).arg(1, "LIMIT").arg(2, Integer::of(offset)).arg(3, Integer::of(count)))
     }
 }
 
@@ -223,8 +223,8 @@ impl<'a> ZscanOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, Integer::of(count)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 //! Options of stream commands.
 
-use crate::command::Arg;
+use crate::command::{Arg, IdleMilliseconds, Integer, Milliseconds, UnixMilliseconds};
 use crate::commands::choices::Choices;
 
 /// Options of `XADD`.
@@ -48,8 +48,8 @@ impl<'a> XaddOptions<'a> {
 
     /// `LIMIT count`. Since 6.2.0.
     #[must_use]
-    pub fn limit(self, count: i64) -> Self {
-        Self(self.0.without(5..6).arg(5, "LIMIT").arg(5, count))
+    pub fn limit(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(5..6).arg(5, "LIMIT").arg(5, Integer::of(count)))
     }
 }
 
@@ -66,8 +66,8 @@ impl<'a> XautoclaimOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, "COUNT").arg(0, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(0..1).arg(0, "COUNT").arg(0, Integer::of(count)))
     }
 }
 
@@ -84,20 +84,20 @@ impl<'a> XclaimOptions<'a> {
 
     /// `IDLE ms`.
     #[must_use]
-    pub fn idle(self, ms: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, "IDLE").arg(0, ms))
+    pub fn idle(self, ms: impl Into<IdleMilliseconds>) -> Self {
+        Self(self.0.without(0..1).arg(0, "IDLE").arg(0, IdleMilliseconds::of(ms)))
     }
 
     /// `TIME unix-time-milliseconds`.
     #[must_use]
-    pub fn time(self, unix_time_milliseconds: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, "TIME").arg(1, unix_time_milliseconds))
+    pub fn time(self, unix_time_milliseconds: impl Into<UnixMilliseconds>) -> Self {
+        Self(self.0.without(1..2).arg(1, "TIME").arg(1, UnixMilliseconds::of(unix_time_milliseconds)))
     }
 
     /// `RETRYCOUNT count`.
     #[must_use]
-    pub fn retrycount(self, count: i64) -> Self {
-        Self(self.0.without(2..3).arg(2, "RETRYCOUNT").arg(2, count))
+    pub fn retrycount(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(2..3).arg(2, "RETRYCOUNT").arg(2, Integer::of(count)))
     }
 
     /// `FORCE`.
@@ -132,8 +132,8 @@ impl<'a> XgroupCreateOptions<'a> {
 
     /// `ENTRIESREAD entriesread`.
     #[must_use]
-    pub fn entriesread(self, entriesread: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, "ENTRIESREAD").arg(1, entriesread))
+    pub fn entriesread(self, entriesread: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..2).arg(1, "ENTRIESREAD").arg(1, Integer::of(entriesread)))
     }
 }
 
@@ -156,8 +156,8 @@ impl<'a> XinfoStreamOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, Integer::of(count)))
     }
 }
 
@@ -174,14 +174,14 @@ impl<'a> XpendingOptions<'a> {
 
     /// `start end count`.
     #[must_use]
-    pub fn range(self, start: impl Into<Arg<'a>>, end: impl Into<Arg<'a>>, count: i64) -> Self {
-        Self(self.0.without(1..4).arg(1, start).arg(2, end).arg(3, count))
+    pub fn range(self, start: impl Into<Arg<'a>>, end: impl Into<Arg<'a>>, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..4).arg(1, start).arg(2, end).arg(3, Integer::of(count)))
     }
 
     /// `IDLE min-idle-time`. Since 6.2.0.
     #[must_use]
-    pub fn idle(self, min_idle_time: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, "IDLE").arg(0, min_idle_time))
+    pub fn idle(self, min_idle_time: impl Into<IdleMilliseconds>) -> Self {
+        Self(self.0.without(0..1).arg(0, "IDLE").arg(0, IdleMilliseconds::of(min_idle_time)))
     }
 
     /// `consumer`.
@@ -204,14 +204,14 @@ impl<'a> XreadOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, "COUNT").arg(0, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(0..1).arg(0, "COUNT").arg(0, Integer::of(count)))
     }
 
     /// `BLOCK milliseconds`.
     #[must_use]
-    pub fn block(self, milliseconds: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, "BLOCK").arg(1, milliseconds))
+    pub fn block(self, milliseconds: impl Into<Milliseconds>) -> Self {
+        Self(self.0.without(1..2).arg(1, "BLOCK").arg(1, Milliseconds::of(milliseconds)))
     }
 }
 
@@ -228,14 +228,14 @@ impl<'a> XreadgroupOptions<'a> {
 
     /// `COUNT count`.
     #[must_use]
-    pub fn count(self, count: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, "COUNT").arg(0, count))
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(0..1).arg(0, "COUNT").arg(0, Integer::of(count)))
     }
 
     /// `BLOCK milliseconds`.
     #[must_use]
-    pub fn block(self, milliseconds: i64) -> Self {
-        Self(self.0.without(1..2).arg(1, "BLOCK").arg(1, milliseconds))
+    pub fn block(self, milliseconds: impl Into<Milliseconds>) -> Self {
+        Self(self.0.without(1..2).arg(1, "BLOCK").arg(1, Milliseconds::of(milliseconds)))
     }
 
     /// `NOACK`.
@@ -258,8 +258,8 @@ impl<'a> XsetidOptions<'a> {
 
     /// `ENTRIESADDED entries-added`. Since 7.0.0.
     #[must_use]
-    pub fn entriesadded(self, entries_added: i64) -> Self {
-        Self(self.0.without(0..1).arg(0, "ENTRIESADDED").arg(0, entries_added))
+    pub fn entriesadded(self, entries_added: impl Into<Integer>) -> Self {
+        Self(self.0.without(0..1).arg(0, "ENTRIESADDED").arg(0, Integer::of(entries_added)))
     }
 
     /// `MAXDELETEDID max-deleted-id`. Since 7.0.0.
@@ -294,7 +294,7 @@ impl<'a> XtrimOptions<'a> {
 
     /// `LIMIT count`. Since 6.2.0.
     #[must_use]
-    pub fn limit(self, count: i64) -> Self {
-        Self(self.0.without(2..3).arg(2, "LIMIT").arg(2, count))
+    pub fn limit(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(2..3).arg(2, "LIMIT").arg(2, Integer::of(count)))
     }
 }

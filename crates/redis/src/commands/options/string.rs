@@ -2,7 +2,7 @@
 
 //! Options of string commands.
 
-use crate::command::Arg;
+use crate::command::{Arg, Integer, Milliseconds, Seconds, UnixMilliseconds, UnixSeconds};
 use crate::commands::choices::Choices;
 
 /// Options of `DELEX`.
@@ -54,26 +54,26 @@ impl<'a> GetexOptions<'a> {
 
     /// `EX seconds`.
     #[must_use]
-    pub fn ex(self, seconds: i64) -> Self {
-        Self(self.0.without(0..5).arg(0, "EX").arg(0, seconds))
+    pub fn ex(self, seconds: impl Into<Seconds>) -> Self {
+        Self(self.0.without(0..5).arg(0, "EX").arg(0, Seconds::of(seconds)))
     }
 
     /// `PX milliseconds`.
     #[must_use]
-    pub fn px(self, milliseconds: i64) -> Self {
-        Self(self.0.without(0..5).arg(1, "PX").arg(1, milliseconds))
+    pub fn px(self, milliseconds: impl Into<Milliseconds>) -> Self {
+        Self(self.0.without(0..5).arg(1, "PX").arg(1, Milliseconds::of(milliseconds)))
     }
 
     /// `EXAT unix-time-seconds`.
     #[must_use]
-    pub fn exat(self, unix_time_seconds: i64) -> Self {
-        Self(self.0.without(0..5).arg(2, "EXAT").arg(2, unix_time_seconds))
+    pub fn exat(self, unix_time_seconds: impl Into<UnixSeconds>) -> Self {
+        Self(self.0.without(0..5).arg(2, "EXAT").arg(2, UnixSeconds::of(unix_time_seconds)))
     }
 
     /// `PXAT unix-time-milliseconds`.
     #[must_use]
-    pub fn pxat(self, unix_time_milliseconds: i64) -> Self {
-        Self(self.0.without(0..5).arg(3, "PXAT").arg(3, unix_time_milliseconds))
+    pub fn pxat(self, unix_time_milliseconds: impl Into<UnixMilliseconds>) -> Self {
+        Self(self.0.without(0..5).arg(3, "PXAT").arg(3, UnixMilliseconds::of(unix_time_milliseconds)))
     }
 
     /// `PERSIST`.
@@ -96,8 +96,8 @@ impl<'a> LcsOptions<'a> {
 
     /// `MINMATCHLEN min-match-len`.
     #[must_use]
-    pub fn minmatchlen(self, min_match_len: i64) -> Self {
-        Self(self.0.without(2..3).arg(2, "MINMATCHLEN").arg(2, min_match_len))
+    pub fn minmatchlen(self, min_match_len: impl Into<Integer>) -> Self {
+        Self(self.0.without(2..3).arg(2, "MINMATCHLEN").arg(2, Integer::of(min_match_len)))
     }
 
     /// `WITHMATCHLEN`.
@@ -132,26 +132,26 @@ impl<'a> MsetexOptions<'a> {
 
     /// `EX seconds`.
     #[must_use]
-    pub fn ex(self, seconds: i64) -> Self {
-        Self(self.0.without(2..7).arg(2, "EX").arg(2, seconds))
+    pub fn ex(self, seconds: impl Into<Seconds>) -> Self {
+        Self(self.0.without(2..7).arg(2, "EX").arg(2, Seconds::of(seconds)))
     }
 
     /// `PX milliseconds`.
     #[must_use]
-    pub fn px(self, milliseconds: i64) -> Self {
-        Self(self.0.without(2..7).arg(3, "PX").arg(3, milliseconds))
+    pub fn px(self, milliseconds: impl Into<Milliseconds>) -> Self {
+        Self(self.0.without(2..7).arg(3, "PX").arg(3, Milliseconds::of(milliseconds)))
     }
 
     /// `EXAT unix-time-seconds`.
     #[must_use]
-    pub fn exat(self, unix_time_seconds: i64) -> Self {
-        Self(self.0.without(2..7).arg(4, "EXAT").arg(4, unix_time_seconds))
+    pub fn exat(self, unix_time_seconds: impl Into<UnixSeconds>) -> Self {
+        Self(self.0.without(2..7).arg(4, "EXAT").arg(4, UnixSeconds::of(unix_time_seconds)))
     }
 
     /// `PXAT unix-time-milliseconds`.
     #[must_use]
-    pub fn pxat(self, unix_time_milliseconds: i64) -> Self {
-        Self(self.0.without(2..7).arg(5, "PXAT").arg(5, unix_time_milliseconds))
+    pub fn pxat(self, unix_time_milliseconds: impl Into<UnixMilliseconds>) -> Self {
+        Self(self.0.without(2..7).arg(5, "PXAT").arg(5, UnixMilliseconds::of(unix_time_milliseconds)))
     }
 
     /// `KEEPTTL`.
@@ -210,26 +210,26 @@ impl<'a> SetOptions<'a> {
 
     /// `EX seconds`. Since 2.6.12.
     #[must_use]
-    pub fn ex(self, seconds: i64) -> Self {
-        Self(self.0.without(7..12).arg(7, "EX").arg(7, seconds))
+    pub fn ex(self, seconds: impl Into<Seconds>) -> Self {
+        Self(self.0.without(7..12).arg(7, "EX").arg(7, Seconds::of(seconds)))
     }
 
     /// `PX milliseconds`. Since 2.6.12.
     #[must_use]
-    pub fn px(self, milliseconds: i64) -> Self {
-        Self(self.0.without(7..12).arg(8, "PX").arg(8, milliseconds))
+    pub fn px(self, milliseconds: impl Into<Milliseconds>) -> Self {
+        Self(self.0.without(7..12).arg(8, "PX").arg(8, Milliseconds::of(milliseconds)))
     }
 
     /// `EXAT unix-time-seconds`. Since 6.2.0.
     #[must_use]
-    pub fn exat(self, unix_time_seconds: i64) -> Self {
-        Self(self.0.without(7..12).arg(9, "EXAT").arg(9, unix_time_seconds))
+    pub fn exat(self, unix_time_seconds: impl Into<UnixSeconds>) -> Self {
+        Self(self.0.without(7..12).arg(9, "EXAT").arg(9, UnixSeconds::of(unix_time_seconds)))
     }
 
     /// `PXAT unix-time-milliseconds`. Since 6.2.0.
     #[must_use]
-    pub fn pxat(self, unix_time_milliseconds: i64) -> Self {
-        Self(self.0.without(7..12).arg(10, "PXAT").arg(10, unix_time_milliseconds))
+    pub fn pxat(self, unix_time_milliseconds: impl Into<UnixMilliseconds>) -> Self {
+        Self(self.0.without(7..12).arg(10, "PXAT").arg(10, UnixMilliseconds::of(unix_time_milliseconds)))
     }
 
     /// `KEEPTTL`. Since 6.0.0.

@@ -9,6 +9,9 @@ pub(super) fn check(command: &Command<'_>) -> Result<(), Error> {
     if !flags.has(Flags::CONNECTION_STATE) && !matches!(name, "WAIT" | "WAITAOF") {
         return Ok(());
     }
+    if let Some(why) = command.refusal() {
+        return Err(Error::new(Misuse::Argument(why), Ran::NotSent, name));
+    }
     let misuse = Misuse::ConnectionState { command: name, instead: instead(name) };
     Err(Error::new(misuse, Ran::NotSent, name))
 }
