@@ -9,7 +9,7 @@ mod handshake;
 mod input;
 pub(crate) mod renewal;
 pub(crate) mod stream;
-#[cfg(feature = "tls")]
+#[cfg(feature = "rustls")]
 mod tls;
 pub(crate) mod transport;
 pub(crate) mod wire;

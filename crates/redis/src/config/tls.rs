@@ -10,10 +10,32 @@ use crate::address::NodeAddress;
 /// TLS 1.2 or 1.3 of the connections. The default trusts the system's certificate authorities and expects each node's
 /// certificate to name the host that was dialled.
 ///
+/// It is computed by the provider that the program installed (`rustls::crypto::CryptoProvider::install_default`), else
+/// by the one that is built in: feature `tls-aws-lc-rs`, or `tls-ring`, which is a default feature. TLS by another
+/// library than rustls: [`Config::connector`](super::Config::connector).
+///
 /// Files are read at each connection attempt, so that renewed certificates are used without a restart.
+///
+/// ```
+/// use std::path::PathBuf;
+///
+/// use pilotlight_redis::Config;
+/// use pilotlight_redis::config::{TlsConfig, TlsIdentity, TlsRoots, TlsServerName};
+///
+/// let tls = TlsConfig {
+///     roots: TlsRoots::Only(PathBuf::from("/etc/redis/ca.pem").into()),
+///     identity: Some(TlsIdentity {
+///         certificates: PathBuf::from("/etc/redis/client.pem").into(),
+///         key: PathBuf::from("/etc/redis/client.key").into(),
+///     }),
+///     server_name: TlsServerName::Fixed("redis.example.org".into()),
+///     ..TlsConfig::default()
+/// };
+/// let config = Config::default().with_tls(tls);
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TlsConfig {
-    /// The certificate authorities to trust. Default: the system's.
+    /// The certificate authorities to trust.
     pub roots: TlsRoots,
     /// The client's own certificate and key (mTLS). Default: none.
     pub identity: Option<TlsIdentity>,
@@ -23,16 +45,30 @@ pub struct TlsConfig {
     pub danger_accept_invalid_certs: bool,
 }
 
-/// The certificate authorities to trust.
-#[derive(Debug, Clone, Default)]
+/// The certificate authorities to trust. The default is [`System`](Self::System); it is [`Bundled`](Self::Bundled)
+/// where the feature `tls-webpki-roots` is on and `tls-native-roots` is not.
+#[derive(Debug, Clone)]
 pub enum TlsRoots {
-    /// Those of the operating system (`SSL_CERT_FILE` and `SSL_CERT_DIR` are respected).
-    #[default]
+    /// Those of the operating system (`SSL_CERT_FILE` and `SSL_CERT_DIR` are respected). Needs the feature
+    /// `tls-native-roots`, which is a default feature.
     System,
+    /// Mozilla's, as they were when the program was built: for images without any. Needs the feature
+    /// `tls-webpki-roots`.
+    Bundled,
     /// Only these.
     Only(Pem),
     /// These and those of the operating system.
     SystemAnd(Pem),
+}
+
+impl Default for TlsRoots {
+    fn default() -> Self {
+        if cfg!(all(feature = "tls-webpki-roots", not(feature = "tls-native-roots"))) {
+            Self::Bundled
+        } else {
+            Self::System
+        }
+    }
 }
 
 /// A certificate chain, the client's own first, and its private key.

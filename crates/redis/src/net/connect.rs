@@ -102,13 +102,13 @@ impl Attempt<'_> {
         self.within(ConnectStage::Handshake, handshake::run(session, plan)).await?
     }
 
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "rustls")]
     async fn secure(&self, tls: &TlsConfig, plain: Transport) -> Result<Transport, ConnectErrorKind> {
         let name = tls.server_name.resolve(self.announced, &self.dialled, &self.config.servers);
         super::tls::secure(tls, name.as_deref(), plain).await
     }
 
-    #[cfg(not(feature = "tls"))]
+    #[cfg(not(feature = "rustls"))]
     async fn secure(&self, _: &TlsConfig, _: Transport) -> Result<Transport, ConnectErrorKind> {
         Err(ConnectErrorKind::TlsConfig("pilotlight-redis was built without its feature `tls`".into()))
     }

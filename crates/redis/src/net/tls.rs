@@ -1,9 +1,11 @@
-//! TLS by rustls with the ring provider.
+//! TLS by rustls.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+#[cfg(feature = "tls-native-roots")]
+use std::sync::OnceLock;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -43,7 +45,7 @@ fn server_name(name: Option<&str>) -> Result<ServerName<'static>, String> {
 }
 
 fn client_config(tls: &TlsConfig) -> Result<ClientConfig, String> {
-    let provider = Arc::new(ring::default_provider());
+    let provider = provider()?;
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
@@ -63,9 +65,31 @@ fn client_config(tls: &TlsConfig) -> Result<ClientConfig, String> {
     }
 }
 
+/// What computes: what the program installed for the whole process, else what is built in.
+fn provider() -> Result<Arc<CryptoProvider>, String> {
+    let provider = CryptoProvider::get_default().cloned().or_else(|| built_in_provider().map(Arc::new));
+    provider.ok_or_else(|| {
+        "pilotlight-redis was built without `tls-ring` and `tls-aws-lc-rs`, and the program installed no \
+         CryptoProvider"
+            .to_owned()
+    })
+}
+
+/// aws-lc-rs before ring, as nobody has it without having named it.
+fn built_in_provider() -> Option<CryptoProvider> {
+    #[cfg(feature = "tls-aws-lc-rs")]
+    let provider = Some(rustls::crypto::aws_lc_rs::default_provider());
+    #[cfg(all(feature = "tls-ring", not(feature = "tls-aws-lc-rs")))]
+    let provider = Some(rustls::crypto::ring::default_provider());
+    #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc-rs")))]
+    let provider = None;
+    provider
+}
+
 fn roots(roots: &TlsRoots) -> Result<Arc<RootCertStore>, String> {
     let (mut store, pem) = match roots {
         TlsRoots::System => return system_roots(),
+        TlsRoots::Bundled => return bundled_roots(),
         TlsRoots::Only(pem) => (RootCertStore::empty(), pem),
         TlsRoots::SystemAnd(pem) => (RootCertStore::clone(&*system_roots()?), pem),
     };
@@ -75,7 +99,20 @@ fn roots(roots: &TlsRoots) -> Result<Arc<RootCertStore>, String> {
     Ok(Arc::new(store))
 }
 
+/// Mozilla's certificate authorities, as they were when the program was built.
+#[cfg(feature = "tls-webpki-roots")]
+#[expect(clippy::unnecessary_wraps, reason = "its twin, without the feature, fails")]
+fn bundled_roots() -> Result<Arc<RootCertStore>, String> {
+    Ok(Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()))
+}
+
+#[cfg(not(feature = "tls-webpki-roots"))]
+fn bundled_roots() -> Result<Arc<RootCertStore>, String> {
+    Err("the bundled certificate authorities need the feature `tls-webpki-roots` of pilotlight-redis".to_owned())
+}
+
 /// The system's certificate authorities, read once for the process: there are more than a hundred.
+#[cfg(feature = "tls-native-roots")]
 fn system_roots() -> Result<Arc<RootCertStore>, String> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     if let Some(roots) = ROOTS.get() {
@@ -90,6 +127,11 @@ fn system_roots() -> Result<Arc<RootCertStore>, String> {
         return Err(format!("the system has no certificate authorities{reason}"));
     }
     Ok(Arc::clone(ROOTS.get_or_init(|| Arc::new(store))))
+}
+
+#[cfg(not(feature = "tls-native-roots"))]
+fn system_roots() -> Result<Arc<RootCertStore>, String> {
+    Err("the system's certificate authorities need the feature `tls-native-roots` of pilotlight-redis".to_owned())
 }
 
 fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -18,7 +18,7 @@ pub(crate) enum Transport {
     #[cfg(unix)]
     Unix(UnixStream),
     /// TLS over any of the others.
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "rustls")]
     Tls(Box<tokio_rustls::client::TlsStream<Transport>>),
     /// The user's own.
     Custom(Box<dyn ByteStream>),
@@ -31,7 +31,7 @@ macro_rules! delegate {
             Transport::Tcp($stream) => $call,
             #[cfg(unix)]
             Transport::Unix($stream) => $call,
-            #[cfg(feature = "tls")]
+            #[cfg(feature = "rustls")]
             Transport::Tls($stream) => $call,
             Transport::Custom($stream) => $call,
         }
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Transport {
             Self::Tcp(_) => "Tcp",
             #[cfg(unix)]
             Self::Unix(_) => "Unix",
-            #[cfg(feature = "tls")]
+            #[cfg(feature = "rustls")]
             Self::Tls(_) => "Tls",
             Self::Custom(_) => "Custom",
         })

@@ -45,7 +45,7 @@ impl Scheme {
             let suggestion = suggestion(text, SCHEMES.iter().map(|(name, ..)| *name));
             return Err(UrlErrorKind::UnknownScheme { scheme: text.into(), suggestion });
         };
-        if tls && cfg!(not(feature = "tls")) {
+        if tls && cfg!(not(feature = "rustls")) {
             return Err(UrlErrorKind::TlsNotBuilt);
         }
         Ok(Self { tls, servers })

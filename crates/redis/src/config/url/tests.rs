@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{Overload, ProtocolChoice, ReadFrom, WhenDown};
-#[cfg(feature = "tls")]
+#[cfg(feature = "rustls")]
 use crate::config::{Pem, TlsRoots, TlsServerName};
 
 /// `expected`: `Config`'s display form, then what `select` reads.
@@ -62,7 +62,7 @@ fn schemes_and_servers() {
     check_servers("valkey+unix:///run/valkey.sock", "redis+unix:///run/valkey.sock");
 }
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "rustls")]
 #[test]
 fn schemes_with_tls() {
     check_servers("rediss://example", "rediss://example:6379");
@@ -74,7 +74,7 @@ fn schemes_with_tls() {
     check_servers("rediss+unix:///run/redis.sock?sni=redis", "rediss+unix:///run/redis.sock");
 }
 
-#[cfg(not(feature = "tls"))]
+#[cfg(not(feature = "rustls"))]
 #[test]
 fn without_tls() {
     check_error("rediss://example", "rediss", "TLS needs the feature `tls` of pilotlight-redis");
@@ -195,7 +195,7 @@ fn options_of_sentinels() {
     check("redis+sentinel://example/main?sentinel_tls=true", shown, sentinel, (None, true));
 }
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "rustls")]
 #[test]
 fn options_of_tls() {
     let config =

@@ -2,7 +2,7 @@
 
 mod peers;
 mod servers;
-#[cfg(feature = "tls")]
+#[cfg(feature = "rustls")]
 mod tls;
 
 use std::time::{Duration, Instant};
