@@ -14,6 +14,7 @@ from project import run
 PUBLIC = (
     "pilotlight",
     "pilotlight-redis",
+    "pilotlight-redis-pools",
     "pilotlight-resp",
     "pilotlight-pipe",
     "pilotlight-http1",
