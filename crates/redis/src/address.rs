@@ -11,6 +11,14 @@ pub const DEFAULT_PORT: u16 = 6379;
 pub const DEFAULT_SENTINEL_PORT: u16 = 26379;
 
 /// The address of a server: it is also a node's identity inside a client. Cheap to clone.
+///
+/// ```
+/// use pilotlight_redis::config::NodeAddress;
+///
+/// let address = NodeAddress::parse("[::1]:7000", 6379)?;
+/// assert_eq!((address.host(), address.port()), (Some("::1"), Some(7000)));
+/// # Ok::<(), pilotlight_redis::config::AddressError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeAddress {
     /// A host, by name or IP address (IPv6 without brackets), and a TCP port.

@@ -23,6 +23,16 @@ use crate::out::Out;
 use crate::proto::slot::Slot;
 
 /// A command with its arguments. Up to four arguments need no heap.
+///
+/// ```
+/// use pilotlight_redis::{Command, Slot};
+///
+/// let command = Command::raw("JSON.SET").arg("user:1").arg("$").arg(r#"{"name":"Ada"}"#);
+/// assert_eq!(command.arguments().len(), 3);
+///
+/// let known = Command::raw("GET").arg("{user:1}:name");
+/// assert_eq!(known.slot(), Some(Slot::of(b"user:1")));
+/// ```
 #[derive(Clone)]
 pub struct Command<'a> {
     spec: &'static CommandSpec,

@@ -15,6 +15,13 @@ use crate::command::CommandSpec;
 pub use typed::Commands;
 
 /// The description of a command by its name (`"get"`, `"CLIENT INFO"`), without regard to case.
+///
+/// ```
+/// use pilotlight_redis::commands::lookup;
+///
+/// assert_eq!(lookup("client info").map(|spec| spec.name), Some("CLIENT INFO"));
+/// assert!(lookup("nonsense").is_none());
+/// ```
 #[must_use]
 pub fn lookup(name: &str) -> Option<&'static CommandSpec> {
     let upper = || name.bytes().map(|byte| byte.to_ascii_uppercase());

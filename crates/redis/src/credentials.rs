@@ -13,6 +13,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A user and a password or token. Neither `Debug` nor any message shows the password.
+///
+/// ```
+/// use pilotlight_redis::config::Credentials;
+///
+/// let credentials = Credentials::new("ada", "secret");
+/// assert_eq!(credentials.username(), Some("ada"));
+/// assert!(!format!("{credentials:?}").contains("secret"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     username: Option<Arc<str>>,
@@ -20,6 +28,23 @@ pub struct Credentials {
 }
 
 /// Gives the credentials of new connections, and new ones to live connections.
+///
+/// ```
+/// use pilotlight_redis::config::{BoxFuture, CredentialError, CredentialProvider, Credentials};
+///
+/// /// A password in a file, which may change.
+/// struct FromFile;
+///
+/// impl CredentialProvider for FromFile {
+///     fn credentials(&self) -> BoxFuture<'_, Result<Credentials, CredentialError>> {
+///         Box::pin(async {
+///             let text = std::fs::read_to_string("/run/secrets/redis");
+///             let text = text.map_err(|error| CredentialError::new(error.to_string()))?;
+///             Ok(Credentials::password(text.trim()))
+///         })
+///     }
+/// }
+/// ```
 pub trait CredentialProvider: Send + Sync {
     /// The credentials to use now. It is asked at each connection attempt, within the connect time-out, and may be
     /// cancelled at any await point.
@@ -52,6 +77,19 @@ pub struct Lease {
 }
 
 /// Credentials from a function that is asked again before they end, such as tokens of a cloud's identity service.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use pilotlight_redis::Config;
+/// use pilotlight_redis::config::{CredentialError, Credentials, Lease, RefreshingCredentials};
+///
+/// async fn token() -> Result<Lease, CredentialError> {
+///     Ok(Lease { credentials: Credentials::new("ada", "token"), valid_for: Duration::from_secs(900) })
+/// }
+///
+/// let config = Config::default().with_credentials(RefreshingCredentials::new(token));
+/// ```
 pub struct RefreshingCredentials<F> {
     fetch: F,
     /// Held while `fetch` runs: those who come meanwhile share its answer.

@@ -19,6 +19,17 @@ pub use timeout::{TimeoutReport, TimeoutStage};
 /// Why a command has no reply, or an unwanted one.
 ///
 /// [`Error::ran`] and [`Error::advice`] answer by exhaustive match what a caller has to know before trying again.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Error, Ran};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// match client.incr("visits").await {
+///     Ok(visits) => println!("{visits}"),
+///     Err(error) if error.ran() == Ran::NotSent => println!("not counted: {error}"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -33,6 +44,17 @@ struct Inner {
 }
 
 /// The culprit.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Error, ErrorKind};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// if let Err(error) = client.lpush("name", "x").await
+///     && let ErrorKind::Server(answer) = error.kind()
+/// {
+///     println!("{} of {:?}", answer.code(), error.node());
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -108,6 +130,17 @@ pub enum ErrorKind {
 }
 
 /// What came of each key of a command that was split by slot, when not all parts succeeded.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Error, ErrorKind};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// if let Err(error) = client.mset([("a", 1), ("b", 2)]).await
+///     && let ErrorKind::Partial(failure) = error.kind()
+/// {
+///     println!("{failure:?}");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct PartialFailure {
     keys: Vec<Result<Value, Error>>,

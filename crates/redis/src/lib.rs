@@ -30,7 +30,9 @@
 //! `examples/` has programs.
 //!
 //! The client needs a tokio runtime with I/O and time enabled; [`blocking::Client`] brings its own, for programs
-//! without. It forbids unsafe code.
+//! without. It forbids unsafe code. Features are in the README.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
 mod client;

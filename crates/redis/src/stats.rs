@@ -11,6 +11,16 @@ use crate::proto::topology::Role;
 ///
 /// Taking it costs commands nothing: lanes count behind locks that they hold anyway, the rest is counted where
 /// something went wrong.
+///
+/// ```no_run
+/// # fn example(client: &pilotlight_redis::Client) {
+/// let stats = client.stats();
+/// println!("{stats}");
+/// for lane in &stats.lanes {
+///     println!("{}: {} commands", lane.node, lane.snapshot.counters.commands);
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
     /// The connections, by node.

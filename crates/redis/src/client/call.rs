@@ -26,6 +26,16 @@ use crate::reply::{FromReply, Value};
 
 /// The future of a command's reply. Nothing is sent before it is first polled.
 ///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Error, Route};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// use std::time::Duration;
+///
+/// let visits: u64 = client.incr("visits").read_as().timeout(Duration::from_millis(200)).retryable().await?;
+/// let name = client.get("name").on(Route::replica_of("name")).await?;
+/// # Ok(()) }
+/// ```
+///
 /// # Cancel safety
 /// Dropping it before the command was written means that it is never sent; later, that its reply is discarded. No other
 /// command is affected.

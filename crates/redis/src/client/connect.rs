@@ -10,6 +10,13 @@ use crate::reply::Value;
 impl Client {
     /// A client of the server that a URL names (see [`Config::from_url`]), connected: a first `ECHO` has been answered.
     ///
+    /// ```no_run
+    /// # use pilotlight_redis::{Client, Error};
+    /// # async fn example() -> Result<(), Error> {
+    /// let client = Client::connect("rediss://ada:secret@redis.example.org/2?command_timeout=1s").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// The URL is malformed, or no server answers within the command timeout.
     ///

@@ -51,6 +51,13 @@ pub struct Dedicated {
 
 /// The future of a reply on a [`Dedicated`] connection. Nothing is sent before it is first polled.
 ///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Dedicated, Error};
+/// # async fn example(connection: &mut Dedicated) -> Result<(), Error> {
+/// let name: Option<String> = connection.get("name").read_as().await?;
+/// # Ok(()) }
+/// ```
+///
 /// # Cancel safety
 /// Dropping it after it was polled closes the connection: a blocking command stops waiting.
 #[must_use = "a command is sent when it is awaited"]
@@ -80,6 +87,14 @@ impl Client {
     }
 
     /// A connection of one's own to the node of `route`: in a cluster, [`Route::primary_of`] a key.
+    ///
+    /// ```no_run
+    /// # use pilotlight_redis::{Client, Error, Route};
+    /// # async fn example(client: &Client) -> Result<(), Error> {
+    /// let connection = client.dedicated_on(Route::primary_of("user:1")).await?;
+    /// println!("{}", connection.node());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`dedicated`](Self::dedicated), or `route` is more than one node.

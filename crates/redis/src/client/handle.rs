@@ -15,6 +15,17 @@ use crate::stats::Stats;
 /// until the client is closed or its last clone is dropped. That runtime has to be running while any clone is used, on
 /// whatever thread. When it is shut down, commands in flight fail, and the next one connects anew, on the runtime of
 /// its own task.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Error};
+/// # async fn example() -> Result<(), Error> {
+/// let client = Client::connect("redis://localhost").await?;
+/// let other = client.clone();
+/// tokio::spawn(async move { other.set("name", "Ada").await });
+/// let visits = client.incr("visits").await?;
+/// println!("{visits}, {}", client.stats());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Client {
     core: Arc<Core>,
@@ -22,6 +33,16 @@ pub struct Client {
 
 impl Client {
     /// A client that connects when it is first used. The server may start later.
+    ///
+    /// ```no_run
+    /// use pilotlight_redis::{Client, Config};
+    ///
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut config = Config::from_url("redis://localhost")?;
+    /// config.command_timeout = Some(std::time::Duration::from_millis(500));
+    /// let client = Client::new(config)?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// The configuration makes no sense.
@@ -45,6 +66,13 @@ impl Client {
     }
 
     /// Refuses new commands, lets those in flight finish, at most for `patience`, and closes the connections.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(client: &pilotlight_redis::Client) {
+    /// client.close(Duration::from_secs(5)).await;
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// Dropping the future leaves the client closing.

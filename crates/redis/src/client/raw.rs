@@ -33,6 +33,15 @@ use crate::reply::Value;
 ///
 /// What makes one reply of several (keys in several slots, commands for all nodes) needs a [`Client`], as do
 /// subscriptions.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Command, Config, Error, raw::RawClient};
+/// # async fn example() -> Result<(), Error> {
+/// let client = RawClient::new(Config::default())?;
+/// let frame = client.run(Command::raw("GET").arg("name"), None).await?;
+/// assert_eq!(&frame[..], b"$3\r\nAda\r\n");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct RawClient {
     client: Client,
@@ -211,6 +220,13 @@ fn frame(value: Value) -> Bytes {
 }
 
 /// The slot of each key of a command, in their order.
+///
+/// ```
+/// use pilotlight_redis::{Command, Slot, raw};
+///
+/// let command = Command::raw("MSET").args(["a", "1", "b", "2"]);
+/// assert_eq!(raw::slots(&command), [Slot::of(b"a"), Slot::of(b"b")]);
+/// ```
 #[must_use]
 pub fn slots(command: &Command<'_>) -> Vec<Slot> {
     let arguments = command.arguments();

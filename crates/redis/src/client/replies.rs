@@ -11,6 +11,15 @@ use crate::reply::{FromReply, Value};
 pub(crate) struct PipelineId(u64);
 
 /// The place of one reply of type `T` in a pipeline's [`Replies`].
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Error};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// let mut pipeline = client.pipeline();
+/// let name = pipeline.get("name").read_as::<Option<String>>();
+/// let name = pipeline.run().await?.take(name)?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Queued<T> {
     of: PipelineId,
@@ -19,6 +28,17 @@ pub struct Queued<T> {
 }
 
 /// The replies of a pipeline.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Error};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// let mut pipeline = client.pipeline();
+/// let visits = pipeline.incr("visits");
+/// let name = pipeline.get("name");
+/// let mut replies = pipeline.run().await?;
+/// let (visits, name) = (replies.take(visits)?, replies.take(name)?);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Replies {
     of: PipelineId,

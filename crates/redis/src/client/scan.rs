@@ -49,6 +49,20 @@ pub struct Scan {
 /// Where a [`Scan`] is. Its text carries it to another process.
 ///
 /// A standalone server's cursor means nothing to another server, nor to the same one after a restart.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Error, ScanToken};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// let mut scan = client.scan();
+/// scan.next().await;
+/// let text = scan.token().to_string();
+///
+/// if let Ok(token) = text.parse::<ScanToken>() {
+///     let mut rest = client.scan().resume(token);
+///     rest.next().await;
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanToken(Progress);
 

@@ -42,6 +42,14 @@ enum Access {
 }
 
 /// One run of a script on a client, to be awaited.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Error, Script};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// # let script = Script::new("return 1");
+/// let one: i64 = script.run(client).key("k").arg([1, 2]).timeout(std::time::Duration::from_secs(1)).await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a script is run when it is awaited"]
 pub struct Invocation<'a, T> {
     client: &'a Client,
@@ -51,6 +59,16 @@ pub struct Invocation<'a, T> {
 }
 
 /// A script with its keys and arguments.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Error, Script};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// # let script = Script::new("return 1");
+/// let mut pipeline = client.pipeline();
+/// let one = pipeline.queue::<i64>(script.command().key("k").arg(2).build());
+/// let one = pipeline.run().await?.take(one)?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "it is only a description of a command"]
 pub struct ScriptCommand<'a> {

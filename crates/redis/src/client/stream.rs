@@ -28,6 +28,19 @@ const NAME: &str = "connect";
 /// or knows what is sent on it.
 ///
 /// [`NodeStream::open`] needs no client; [`Client::stream`] finds the node by a client's topology.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Error, Route};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// let mut stream = client.stream(Route::Any).await?;
+/// let mut reply = [0; 7];
+/// if stream.write_all(b"*1\r\n$4\r\nPING\r\n").await.is_ok() && stream.read_exact(&mut reply).await.is_ok() {
+///     assert_eq!(&reply, b"+PONG\r\n");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct NodeStream {
     node: NodeAddress,

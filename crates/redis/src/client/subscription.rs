@@ -22,6 +22,21 @@ use crate::proto::subscriptions::{Kind, SubscriberId, Topic};
 /// It lives through lost connections, failovers and migrations of slots: channels are subscribed again, and an
 /// [`Event::Gap`] says where messages may be missing. Dropping it unsubscribes from what no other subscription of this
 /// client wants.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Error, Event};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// let mut news = client.subscribe(["news", "weather"]).await?;
+/// while let Some(event) = news.next().await {
+///     match event {
+///         Event::Message(message) => println!("{:?}: {:?}", message.channel, message.payload),
+///         Event::Gap { reason } => println!("messages may be missing: {reason:?}"),
+///         Event::Dropped { count } => println!("too slow: {count} dropped"),
+///         Event::Refused { channel, error } => println!("{channel:?}: {error}"),
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it unsubscribes"]
 pub struct Subscription {

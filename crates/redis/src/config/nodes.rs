@@ -22,6 +22,17 @@ pub enum Topology {
 }
 
 /// How the primary is found through Sentinels.
+///
+/// ```
+/// use pilotlight_redis::Config;
+/// use pilotlight_redis::config::{NodeAddress, SentinelConfig, Topology};
+///
+/// let config = Config {
+///     servers: vec![NodeAddress::tcp("one.example.org", 26379), NodeAddress::tcp("two.example.org", 26379)],
+///     topology: Topology::Sentinel(SentinelConfig::new("mymaster")),
+///     ..Config::default()
+/// };
+/// ```
 #[derive(Debug, Clone)]
 pub struct SentinelConfig {
     /// Name of the primary in the Sentinels' configuration.
@@ -59,6 +70,17 @@ pub enum ReadFrom {
 
 /// From the address that a cluster or Sentinel announces to the one to dial: for NAT, port forwarding, containers. The
 /// node keeps its announced address as identity.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Arc;
+///
+/// use pilotlight_redis::config::{AddressMap, NodeAddress};
+///
+/// let announced = NodeAddress::tcp("10.0.0.7", 7000);
+/// let map = AddressMap::Table(Arc::new(HashMap::from([(announced.clone(), NodeAddress::tcp("localhost", 17000))])));
+/// assert_eq!(map.apply(&announced).port(), Some(17000));
+/// ```
 #[derive(Clone, Default)]
 pub enum AddressMap {
     /// Announced addresses are dialled.

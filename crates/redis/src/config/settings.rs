@@ -17,6 +17,25 @@ use crate::proto::backoff::Backoff;
 
 /// Everything a client is told. All fields have a default: start from a URL or [`Config::default`] and change what
 /// matters.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use pilotlight_redis::Config;
+/// use pilotlight_redis::config::{Credentials, NodeAddress, ReadFrom};
+///
+/// let mut config = Config::cluster([NodeAddress::tcp("one.example.org", 7000), NodeAddress::tcp("two.example.org", 7000)])
+///     .with_credentials(Credentials::new("ada", "secret"));
+/// config.read_from = ReadFrom::PreferReplica;
+/// config.command_timeout = Some(Duration::from_secs(1));
+///
+/// // The same, but for the password, from a URL.
+/// let same = Config::from_url(
+///     "redis+cluster://ada:secret@one.example.org:7000,two.example.org:7000?read_from=replica&command_timeout=1s",
+/// )?;
+/// assert_eq!(same.servers, config.servers);
+/// # Ok::<(), pilotlight_redis::config::UrlError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The servers to begin with. Default: `localhost:6379`.

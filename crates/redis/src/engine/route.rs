@@ -12,6 +12,14 @@ use crate::reply::Value;
 ///
 /// It is sent as it is: a command with many keys is not split. A standalone server is every node, and the primary of
 /// every slot.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Client, Commands, Error, Route};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// let keys = client.dbsize().on(Route::AllPrimaries).await?;
+/// let one = client.ping().on(Route::primary_of("user:1")).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Route {

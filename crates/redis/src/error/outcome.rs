@@ -12,6 +12,17 @@ pub enum Ran {
 }
 
 /// What a caller can do about an error.
+///
+/// ```no_run
+/// # use pilotlight_redis::{Advice, Client, Commands, Error};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// if let Err(error) = client.set("name", "Ada").await
+///     && error.advice() == Advice::Retry
+/// {
+///     println!("later");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// The same command will fail again.

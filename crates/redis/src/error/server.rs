@@ -3,6 +3,13 @@
 use std::fmt;
 
 /// An error that the server sent, `CODE message`.
+///
+/// ```
+/// use pilotlight_redis::ServerError;
+///
+/// let error = ServerError::parse(b"WRONGTYPE Operation against a key");
+/// assert_eq!((error.code(), error.message()), ("WRONGTYPE", "Operation against a key"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerError {
     text: Box<str>,

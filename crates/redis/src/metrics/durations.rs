@@ -16,6 +16,24 @@ pub const MAX_SERIES: usize = 2000;
 
 /// An [`Observer`] that keeps a histogram for each combination of attributes, for an exporter that asks now and then.
 /// It takes a lock at each operation: for very many threads, one of your own may do better.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use pilotlight_redis::metrics::Durations;
+/// use pilotlight_redis::{Client, Config};
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let durations = Arc::new(Durations::default());
+/// let mut config = Config::from_url("redis://localhost")?;
+/// config.observer = Some(Arc::clone(&durations) as _);
+/// let client = Client::new(config)?;
+///
+/// for series in durations.snapshot() {
+///     println!("{:?}: {} in {:?}", series.attributes, series.count(), series.sum);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Default)]
 pub struct Durations {
     series: Mutex<HashMap<Attributes, Histogram>>,

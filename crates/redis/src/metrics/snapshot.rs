@@ -3,6 +3,14 @@
 use crate::stats::{CacheStats, LaneStats, PoolNodeStats, Snapshot, Stats};
 
 /// A value to be exported.
+///
+/// ```no_run
+/// # fn example(client: &pilotlight_redis::Client) {
+/// for metric in client.stats().metrics() {
+///     println!("{} {:?} {}", metric.name, metric.attributes, metric.value);
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
     /// `db.client.…` is of OpenTelemetry's conventions, `redis.client.…` of Redis' own, `pilotlight.redis.…` of this

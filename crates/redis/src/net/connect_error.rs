@@ -11,6 +11,21 @@ use crate::error::{Advice, ServerError};
 use crate::proto::handshake::HandshakeError;
 
 /// An attempt to connect failed: where, and why. No text of it holds a password.
+///
+/// ```no_run
+/// use pilotlight_redis::{Config, ConnectErrorKind, raw::{NodeKind, NodeStream}};
+///
+/// # async fn example() {
+/// let config = Config::default();
+/// if let Err(error) = NodeStream::open(&config, &config.servers[0], NodeKind::Server).await {
+///     match error.kind() {
+///         ConnectErrorKind::Timeout { stage, .. } => println!("too slow: {stage}"),
+///         _ if error.is_permanent() => println!("to be mended: {error}"),
+///         _ => println!("again, later: {error}"),
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("{node}: {kind}")]
 pub struct ConnectError {

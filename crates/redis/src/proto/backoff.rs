@@ -4,6 +4,16 @@ use std::time::Duration;
 
 /// Pauses that grow from `min` to `max` by `factor`. Each is drawn uniformly from nothing to the current bound ("full
 /// jitter"), so that clients that lost the same server do not come back together.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use pilotlight_redis::config::Backoff;
+///
+/// let backoff = Backoff { max: Duration::from_secs(1), ..Backoff::default() };
+/// assert_eq!(backoff.bound(3), Duration::from_millis(80));
+/// assert_eq!(backoff.bound(100), Duration::from_secs(1));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
     /// Bound of the first pause. Default: 20 ms.

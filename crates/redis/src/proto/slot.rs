@@ -6,6 +6,14 @@ use std::fmt;
 pub const SLOTS: u16 = 16_384;
 
 /// A hash slot, below [`SLOTS`].
+///
+/// ```
+/// use pilotlight_redis::Slot;
+///
+/// assert_eq!(Slot::of(b"123456789").number(), 12739);
+/// assert_eq!(Slot::of(b"{user:1}:name"), Slot::of(b"user:1"));
+/// assert_eq!(Slot::new(16_384), None);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(u16);
 

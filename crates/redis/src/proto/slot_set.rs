@@ -6,6 +6,16 @@ use std::str::FromStr;
 use super::slot::{SLOTS, Slot};
 
 /// A set of slots: one bit each. Its text is the ranges, as in `0-5460,7000`.
+///
+/// ```
+/// use pilotlight_redis::SlotSet;
+///
+/// let mut slots: SlotSet = "0-99,4000".parse()?;
+/// assert_eq!(slots.len(), 101);
+/// slots.retain(|slot| slot.number() != 50);
+/// assert_eq!(slots.to_string(), "0-49,51-99,4000");
+/// # Ok::<(), pilotlight_redis::SlotSetError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct SlotSet(Box<[u64; WORDS]>);
 

@@ -14,6 +14,13 @@ use crate::reply::{FromReply, Value};
 
 /// The future of a reply of a cache. Nothing is looked up or sent before it is first polled; a hit is ready at once.
 ///
+/// ```no_run
+/// # use pilotlight_redis::{Cached, Commands, Error};
+/// # async fn example(cached: &Cached) -> Result<(), Error> {
+/// let name: Option<String> = cached.get("user:1:name").read_as().await?;
+/// # Ok(()) }
+/// ```
+///
 /// # Cancel safety
 /// Dropping it gives up waiting. If it was the one that asked and others wait for the same reply, one of them asks
 /// again.

@@ -10,6 +10,14 @@ use crate::commands::spec;
 use crate::error::Misuse;
 
 /// How much is kept, for how long, and how the server knows what.
+///
+/// ```no_run
+/// # use pilotlight_redis::{CacheConfig, CacheMode, Client, Error};
+/// # async fn example(client: &Client) -> Result<(), Error> {
+/// let mode = CacheMode::Broadcast { prefixes: vec!["user:".into()] };
+/// let cached = client.cached(CacheConfig { max_bytes: 16 << 20, mode, ..CacheConfig::default() })?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheConfig {
     /// Memory for keys and values, with what keeping them costs, in bytes. Default: 64 MiB.

@@ -5,6 +5,13 @@ use std::fmt;
 use crate::address::AddressError;
 
 /// A URL is not a configuration. Its text names the culprit, never the user or password.
+///
+/// ```
+/// use pilotlight_redis::Config;
+///
+/// let error = Config::from_url("redis://localhost?comand_timeout=1s").unwrap_err();
+/// assert!(error.to_string().contains("did you mean \"command_timeout\"?"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {position} of the URL: {kind}")]
 pub struct UrlError {
