@@ -21,6 +21,7 @@ mod late;
 mod latency;
 mod life;
 mod load;
+mod migration;
 mod observability;
 mod order;
 mod pubsub;
