@@ -1,7 +1,7 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help site recording screenshots run test test-all test-kubernetes adversary h2spec soak lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
+.PHONY: help site recording screenshots run test test-all test-kubernetes adversary h2spec soak test-msrv check-migration lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -51,7 +51,13 @@ soak: ## the gateway in 1,000 random cycles, the Redis client under chaos for mi
 	cargo test --release -p pilotlight-redis --test it soak_ -- --ignored
 	GROUP_SCHEDULES=10000 cargo test --release -p pilotlight-supervisor --lib policy::groups -- --nocapture
 
-lint: ## formatting, clippy, dependencies, the syntax of everything that is not Rust, instructions of the hot paths
+test-msrv: ## published crates with the Rust that `rust-version` names; rustup fetches it once, 600 MB below target-tools
+	@scripts/features.py --oldest
+
+check-migration: ## what docs/from shows of other Redis clients: compiled and run; their crates are compiled once, some minutes
+	@lab/peers/migration/check.py --run
+
+lint: ## formatting, clippy, dependencies, what is public, the syntax of everything that is not Rust, instructions of the hot paths
 	@scripts/setup.sh lint
 	@scripts/lint.sh
 

@@ -40,6 +40,8 @@ formatting() {
   cargo fmt --all --manifest-path lab/peers/rest/rust/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/factors/Cargo.toml --check
   cargo fmt --all --manifest-path lab/peers/tls/Cargo.toml --check
+  cargo fmt --manifest-path lab/peers/migration/Cargo.toml --check
+  cargo fmt --manifest-path crates/resp/tests/no_std/Cargo.toml --check
   rustfmt --edition 2024 --check lab/peers/redis/rust/p-pilotlight/src/main.rs
 }
 
@@ -73,6 +75,8 @@ step "cargo-deny: licences, bans, sources" cargo deny --log-level warn check lic
 step "python: syntax, pyflakes" python_files
 step "tidy: width, sizes, circles, arrows" "$PYTHON" -B scripts/tidy.py
 step "generated sources" "$PYTHON" crates/redis/codegen/generate.py --check
+step "public API: crates/*/public-api.txt" "$PYTHON" -B scripts/public_api.py
+step "migration pages show what is compiled" "$PYTHON" -B lab/peers/migration/check.py
 step "generated sources of redis-tool" "$PYTHON" crates/redis-tool/codegen/commands.py --check
 step "figures of documents" figures
 step "javascript: syntax" javascript_files

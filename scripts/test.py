@@ -59,7 +59,7 @@ TRANSCRIPTS_AT_ONCE = 4
 # Suites of the long form only, by how their names begin: variants of others, and those that run for minutes.
 LONG_ONLY = (
     *("sdk deno fetch", "sdk bun fetch", "sdk node on deno", "sdk node on bun", "sdk c:", "sdk python native asgi"),
-    *("end to end: testssl", "end to end: instructions and layers"),
+    *("end to end: testssl", "end to end: instructions and layers", "crates for others"),
 )
 # The suites of which the short form leaves out what is slow.
 SIFTED = ("end to end", "rust", "pages in a browser")
@@ -218,6 +218,7 @@ def every_suite(is_long):
         pytest("make run, as a user would try it", "scripts", "test_demo.py"),
         pytest("lab: its own tests", "lab", "tests"),
         pytest("crates/redis: its generator", "crates/redis", "codegen"),
+        Suite("crates for others: each feature alone, none, all", [PYTHON, "-B", "scripts/features.py"]),
         # Lifetimes of a second.
         Suite("public suite of HTTP cache tests", [PYTHON, "tests/http-cache-tests/run.py"], alone=True),
         # Instructions of a gateway are the same each time only if nobody keeps its client waiting.
