@@ -3,6 +3,7 @@
 import json
 import unittest
 
+import http2_client as http2
 from harness import BINARY, Gateway, TestCase, setUpModule
 from origin import Origin
 from http1 import Client
@@ -89,6 +90,22 @@ class When(TestCase):
         self.assertEqual((len(self.plain.seen), len(self.chosen.seen)), (1, 1))
         self.assertEqual(self.served(path), "cache")
         self.assertEqual(self.served(path, ("Version", "two")), "cache")
+
+    def test_hits_are_of_the_route_that_the_head_chooses(self):
+        path = "/make?h=Cache-Control:max-age=60"
+        with Client(("127.0.0.1", self.chosen.port())) as client:
+            client.request("GET", path)
+            client.request("GET", f"/port{path}")
+        address = ("127.0.0.1", self.other)
+        for target, version, serial in ((path, None, 1), (path, "two", 2), (f"/port{path}", None, 2)):
+            fields = [("version", version)] if version else []
+            with self.subTest(target, version=version):
+                with Client(address) as client:
+                    answers = [client.request("GET", target, fields) for _ in range(3)]
+                with http2.Client(address) as client:
+                    answers += [client.request("GET", target, fields) for _ in range(2)]
+                self.assertEqual({answer.body for answer in answers}, {b"serial %d for nobody  0" % serial})
+                self.assertIn("hit", answers[-1].get("cache-status"))
 
     def test_an_error_of_the_route(self):
         answer = self.gateway.request("GET", "/gone/x")

@@ -21,6 +21,7 @@ use super::received::Known;
 use crate::access_log::{Entry, Hit};
 use crate::admission::{Asker, AskerFields, Checked};
 use crate::cache_key::CacheKey;
+use crate::conditions::{ConditionFields, HeadFacts};
 use crate::forwarded::TrustForwarded;
 use crate::head::put_fields;
 use crate::lookup::{self, CacheRequest};
@@ -151,6 +152,19 @@ impl<F: ReadFields> AskerFields for Unread<F> {
     }
 }
 
+/// The same as conditions look at them.
+struct Lines<F>(F);
+
+impl<F: ReadFields> ConditionFields for Lines<F> {
+    fn each_line(&self, name: &HeaderName, value: &mut dyn FnMut(&[u8])) {
+        let name = name.as_str().as_bytes();
+        if self.0.may_have(name) {
+            let is_of_name = |field: &(&[u8], &[u8])| field.0.eq_ignore_ascii_case(name);
+            self.0.end_to_end().filter(is_of_name).for_each(|field| value(field.1));
+        }
+    }
+}
+
 /// What memory has for a plain GET, by its head alone; `None` where more of it counts than its target and what stored
 /// responses vary on.
 #[inline]
@@ -269,11 +283,29 @@ fn find_route<'a>(
     head: &RequestHead<'_>,
     target: &str,
 ) -> Option<&'a Arc<Route>> {
-    let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
-    // Conditions look at whole heads.
-    let route = if table.has_conditions() { None } else { table.find(head.authority, path) }?;
+    let route = route_of(table, head.fields, head.authority, target, &client.peer)?;
     let is_for_tls = client.scheme == Scheme::Http && is_for_tls(client, route);
     (!is_for_tls && !wants_client(worker, &client.settings, route)).then_some(route)
+}
+
+/// The route of a GET, of which only host, path and what conditions look at are known.
+#[inline]
+pub(crate) fn route_of<'a>(
+    table: &'a Table,
+    fields: impl ReadFields,
+    authority: &str,
+    target: &str,
+    peer: &PeerAddress,
+) -> Option<&'a Arc<Route>> {
+    let (path, query) = match memchr::memchr(b'?', target.as_bytes()) {
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
+    };
+    if !table.has_conditions() {
+        return table.find(authority, path);
+    }
+    let port = peer.listener_port();
+    table.find_for(authority, path, &HeadFacts { method: &Method::GET, fields: &Lines(fields), query, port })
 }
 
 /// Writes a hit to the access log.

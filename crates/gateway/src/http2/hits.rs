@@ -78,7 +78,7 @@ pub(super) fn answer<'a>(
     request: Request,
     fields: Fields<'_>,
 ) -> Result<(), Checked> {
-    if !request.ends() || table.has_conditions() || !is_plain(session, fields) {
+    if !request.ends() || !is_plain(session, fields) {
         return Err(Checked::Not);
     }
     let Session { worker, peer, settings, .. } = session;
@@ -92,8 +92,7 @@ pub(super) fn answer<'a>(
     }
     let (authority, target) = (fields.authority().and_then(plain_authority), fields.path().and_then(plain_path));
     let (Some(authority), Some(target)) = (authority, target) else { return Err(Checked::Not) };
-    let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
-    let Some(route) = table.find(authority, path) else { return Err(Checked::Not) };
+    let Some(route) = hits::route_of(table, fields, authority, target, peer) else { return Err(Checked::Not) };
     let scheme = peer.scheme();
     let is_for_tls = scheme == Scheme::Http && route.plain_http != PlainHttp::Allowed;
     if is_for_tls || route.service.is_none() || route.changes_responses || hits::wants_client(worker, settings, route) {
