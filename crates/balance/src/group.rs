@@ -180,8 +180,12 @@ impl Group {
                 None => self.least_of_two(&candidates, ask.chance),
                 Some(key) => self.of_key(&candidates, key),
             };
-            // Another worker may have filled it meanwhile: then it is no candidate the next time.
-            if self.servers.get(index)?.member.open(self.settings.max_open) {
+            // Another worker may have filled or tried it meanwhile: then it is no candidate the next time.
+            let member = &self.servers.get(index)?.member;
+            if !member.health.lets_try(ask.now) {
+                continue;
+            }
+            if member.open(self.settings.max_open) {
                 self.count(&ask);
                 return Some(index);
             }
@@ -231,6 +235,20 @@ impl Group {
         self.member(index).is_some_and(|member| member.health.failed(&self.settings, now))
     }
 
+    /// It took no connection: for a quarter of a second no request goes there, and then one at a time until it has
+    /// answered.
+    pub fn refused(&self, index: usize, now: Ms) {
+        if let Some(member) = self.member(index) {
+            member.health.refused(now);
+        }
+    }
+
+    /// Whether there is no server, or none that takes connections.
+    #[must_use]
+    pub fn takes_none(&self, now: Ms) -> bool {
+        self.servers.iter().all(|place| place.member.health.refuses(now))
+    }
+
     /// A health request came to this. Returns what changes by it.
     pub fn examined(&self, index: usize, verdict: Verdict, now: Ms) -> Change {
         self.member(index).map_or(Change::None, |member| member.health.examined(verdict, &self.settings, now))
@@ -239,7 +257,8 @@ impl Group {
     /// Whether there is a server that gets requests, and that this one was not sent to.
     #[must_use]
     pub fn has_others(&self, tried: Tried, now: Ms) -> bool {
-        (0..self.servers.len()).any(|index| !tried.has(self.number(index)) && !self.is_ejected(index, now))
+        let is_in = |index: usize| !self.is_ejected(index, now) && !self.refuses(index, now);
+        (0..self.servers.len()).any(|index| !tried.has(self.number(index)) && is_in(index))
     }
 
     /// Requests that are open there.
@@ -260,14 +279,20 @@ impl Group {
         self.member(index).is_some_and(|member| member.health.is_ejected(now))
     }
 
+    fn refuses(&self, index: usize, now: Ms) -> bool {
+        self.member(index).is_some_and(|member| member.health.refuses(now))
+    }
+
     fn member(&self, index: usize) -> Option<&Member> {
         self.servers.get(index).map(|place| &*place.member)
     }
 
     /// Those that were not tried and are not ejected; those that are not ejected; or, if all are, those that were not
-    /// tried; or all. Of each only those that have room, and of these those of the first priority.
+    /// tried; or all. Of each only those that have room and did not refuse a connection just now, and of these those of
+    /// the first priority.
     fn candidates(&self, ask: &Ask) -> Candidates {
-        let has_room = |index: usize| self.settings.max_open.is_none_or(|max| self.open(index) < max);
+        let is_full = |index: usize| self.settings.max_open.is_some_and(|max| self.open(index) >= max);
+        let has_room = |index: usize| !is_full(index) && !self.refuses(index, ask.now);
         let is_new = |index: usize| !ask.tried.has(self.number(index)) && has_room(index);
         let is_in = |index: usize| !self.is_ejected(index, ask.now);
         let mut found = self.gather(ask.now, |index| is_new(index) && is_in(index));
@@ -275,7 +300,8 @@ impl Group {
             found = self.gather(ask.now, |index| is_in(index) && has_room(index));
         }
         // One that is full is waited for rather than one asked that is left out.
-        if found.all.is_empty() && !(0..self.servers.len()).any(is_in) {
+        let is_waited_for = |index: usize| is_in(index) && !self.refuses(index, ask.now);
+        if found.all.is_empty() && !(0..self.servers.len()).any(is_waited_for) {
             found = self.gather(ask.now, is_new);
             if found.all.is_empty() {
                 found = self.gather(ask.now, has_room);

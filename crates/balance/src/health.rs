@@ -89,7 +89,12 @@ pub(crate) struct Health {
     ejected_until: AtomicU64,
     /// When it came back, or joined others; 0: neither.
     back_since: AtomicU64,
+    /// Until when it is not connected to, because it has refused that; 0: it has not, or has answered since.
+    refuses_until: AtomicU64,
 }
+
+/// For how long nobody connects to a server that has refused a connection.
+const REFUSAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
 struct Record {
@@ -135,8 +140,29 @@ impl Health {
         true
     }
 
+    /// Nobody listens there.
+    pub(crate) fn refused(&self, now: Ms) {
+        self.refuses_until.store(now.0.saturating_add(millis(REFUSAL)).max(1), Relaxed);
+    }
+
+    /// Whether it has refused a connection just now.
+    pub(crate) fn refuses(&self, now: Ms) -> bool {
+        self.refuses_until.load(Relaxed) > now.0
+    }
+
+    /// Whether a request may go there. After a refusal it is one at a time that finds out whether that is over.
+    pub(crate) fn lets_try(&self, now: Ms) -> bool {
+        let until = self.refuses_until.load(Relaxed);
+        let next = now.0.saturating_add(millis(REFUSAL)).max(1);
+        until == 0
+            || until <= now.0 && self.refuses_until.compare_exchange(until, next, Relaxed, Relaxed).is_ok()
+    }
+
     /// Returns whether it had been ejected.
     pub(crate) fn answered(&self) -> bool {
+        if self.refuses_until.load(Relaxed) != 0 {
+            self.refuses_until.store(0, Relaxed);
+        }
         if !self.is_marked.load(Relaxed) {
             return false;
         }
@@ -242,6 +268,19 @@ mod tests {
         }
         assert!(health.answered());
         assert!(!health.failed(&SETTINGS, Ms(now)), "it begins anew");
+    }
+
+    #[test]
+    fn who_refused_a_connection_is_tried_by_one_request_at_a_time_until_it_answers() {
+        let health = Health::default();
+        assert!(health.lets_try(Ms(0)) && !health.refuses(Ms(0)));
+        health.refused(Ms(1000));
+        assert!(health.refuses(Ms(1249)) && !health.lets_try(Ms(1249)));
+        assert!(!health.refuses(Ms(1250)) && health.lets_try(Ms(1250)));
+        assert!(health.refuses(Ms(1250)) && !health.lets_try(Ms(1250)), "the one before has not come back");
+        assert!(health.lets_try(Ms(1500)), "it never did");
+        assert!(!health.answered());
+        assert!(!health.refuses(Ms(1501)) && health.lets_try(Ms(1501)) && health.lets_try(Ms(1501)));
     }
 
     #[test]

@@ -8,12 +8,13 @@
 //! | closed, suspect | never | the request may have ended the instance |
 //! | refused | another place if the instance drains | P-29: otherwise there is no other one |
 //! | cannot be connected to | another place if the instance has ended, or at another server | nothing was sent |
+//! | cannot be connected to, servers come and go | the next server that takes it, which is waited for | likewise |
 //! | any other | never | the service said no, or had its time |
 //!
 //! Never when a part of the body is gone, at another server only within its service's budget, and at most [`MAX_TRIES`]
 //! times in all. A try at an instance that was told to go before it got the request is not one of them: a program that
 //! is saved ten times in a second is replaced ten times, and nobody has failed. Of those there are at most
-//! [`MAX_MOVES`].
+//! [`MAX_MOVES`]. Nor is one that a server took no connection for whose successor is waited for: at most [`MAX_AWAITED`].
 
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ use std::time::Duration;
 pub const MAX_TRIES: u32 = 3;
 /// Tries that do not count, because the instance was told to go before anything of the request was carried out.
 pub const MAX_MOVES: u32 = 16;
+/// Tries that do not count, because a server took no connection and is waited for. Time ends them long before: servers
+/// that refuse are tried four times in a second.
+pub const MAX_AWAITED: u32 = 16_384;
 /// How long the end of an instance may take from its socket to the supervisor.
 pub const END_NOTICE: Duration = Duration::from_millis(500);
 
@@ -81,6 +85,8 @@ pub struct Instance {
     pub has_others: bool,
     /// Too many requests to its service have been sent again lately.
     pub over_budget: bool,
+    /// It took no connection, and requests to its service wait for a server that does.
+    pub is_awaited: bool,
 }
 
 /// Whether and where a request is sent again.
@@ -111,11 +117,13 @@ pub struct Tries {
     counted: u32,
     /// Those at instances that were told to go.
     moves: u32,
+    /// Those at servers that took no connection.
+    awaited: u32,
 }
 
 impl Tries {
     pub(crate) fn first() -> Self {
-        Self { counted: 1, moves: 0 }
+        Self { counted: 1, moves: 0, awaited: 0 }
     }
 
     /// Decides whether a request that failed is sent again, and counts it if so. `is_idempotent`: RFC 9110 §9.2.2.
@@ -126,11 +134,16 @@ impl Tries {
         };
         let nothing_done = matches!(fault, Fault::Closed(Delivery::No, _) | Fault::Refused);
         let is_move = nothing_done && instance.drains && !instance.has_ended;
-        let (count, most) = if is_move { (&mut self.moves, MAX_MOVES) } else { (&mut self.counted, MAX_TRIES) };
+        let is_awaited = fault == Fault::Connect && instance.is_awaited;
+        let (count, most) = match (is_move, is_awaited) {
+            (true, _) => (&mut self.moves, MAX_MOVES),
+            (_, true) => (&mut self.awaited, MAX_AWAITED),
+            _ => (&mut self.counted, MAX_TRIES),
+        };
         if again == Again::Never || *count >= most {
             return Again::Never;
         }
-        if again == Again::AnotherPlace && instance.over_budget {
+        if again == Again::AnotherPlace && instance.over_budget && !is_awaited {
             return Again::OverBudget;
         }
         *count += 1;
@@ -158,7 +171,7 @@ fn again(fault: Fault, is_idempotent: bool, instance: Instance) -> Again {
         // P-29: another instance is only there if this one is going.
         Fault::Refused => allowed(instance.drains),
         // Nothing was sent, and the next instance has a socket of its own.
-        Fault::Connect => allowed(instance.has_ended || instance.has_others),
+        Fault::Connect => allowed(instance.has_ended || instance.has_others || instance.is_awaited),
         Fault::Overloaded
         | Fault::Protocol
         | Fault::Deadline
@@ -173,7 +186,8 @@ fn again(fault: Fault, is_idempotent: bool, instance: Instance) -> Again {
 mod tests {
     use super::*;
 
-    const RUNNING: Instance = Instance { drains: false, has_ended: false, has_others: false, over_budget: false };
+    const RUNNING: Instance =
+        Instance { drains: false, has_ended: false, has_others: false, over_budget: false, is_awaited: false };
     const DRAINING: Instance = Instance { drains: true, ..RUNNING };
     const ENDED: Instance = Instance { has_ended: true, ..RUNNING };
     const ONE_OF_SEVERAL: Instance = Instance { has_others: true, ..RUNNING };
@@ -259,6 +273,22 @@ mod tests {
             let counted: Vec<_> = (0..3).map(|_| again(closed, RUNNING)).collect();
             assert_eq!(counted, [Again::AnotherPlace, Again::AnotherPlace, Again::Never]);
         }
+    }
+
+    #[test]
+    fn who_is_waited_for_costs_no_try_and_nothing_of_the_budget() {
+        let mut tries = Tries::first();
+        let awaited = Instance { is_awaited: true, over_budget: true, ..RUNNING };
+        let mut again = |fault, instance| tries.again(fault, false, BodyState::Whole, instance);
+        for _ in 0..MAX_AWAITED {
+            assert_eq!(again(Fault::Connect, awaited), Again::AnotherPlace);
+        }
+        assert_eq!(again(Fault::Connect, awaited), Again::Never);
+        let maybe = Fault::Closed(Delivery::Maybe, Reuse::New);
+        assert_eq!(again(maybe, awaited), Again::Never, "it may have been carried out");
+        let no = Fault::Closed(Delivery::No, Reuse::New);
+        let counted: Vec<_> = (0..3).map(|_| again(no, RUNNING)).collect();
+        assert_eq!(counted, [Again::AnotherPlace, Again::AnotherPlace, Again::Never]);
     }
 
     #[test]

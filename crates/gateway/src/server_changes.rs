@@ -54,6 +54,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::timing::{Moment, millis};
     use crate::options::{ExternalAddr, ExternalSpec, ServerProtocol, ServerSpec};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -80,7 +81,7 @@ mod tests {
             }
             now.one(found?).map(|one| one.address().to_owned())
         };
-        place.wait(look).await
+        place.wait(Duration::ZERO, look).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -131,6 +132,21 @@ mod tests {
         service.give(&[]).unwrap();
         assert_eq!(ask().await, None);
         assert_eq!(changes.take_needed().as_deref(), Some("app"), "it was gone again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_takes_no_connection_is_like_none() {
+        let (service, changes) = (service(30 * SECOND), ServerChanges::default());
+        service.give(&[server("gone")]).unwrap();
+        assert_eq!(request(&service, &changes).await.as_deref(), Some("gone:80"));
+        service.live().unwrap().now().group().refused(0, millis(Moment::now()));
+        let giving = async {
+            tokio::time::sleep(SECOND).await;
+            assert_eq!(changes.take_needed().as_deref(), Some("app"), "it is told as if there were none");
+            service.give(&[server("gone"), server("next")]).unwrap();
+        };
+        let (found, ()) = tokio::join!(request(&service, &changes), giving);
+        assert_eq!(found.as_deref(), Some("next:80"));
     }
 
     #[tokio::test(start_paused = true)]

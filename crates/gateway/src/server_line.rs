@@ -96,12 +96,13 @@ impl Line {
 }
 
 impl InLine<'_> {
-    /// What `look` finds when this is the first; `None` if that takes longer than it may.
+    /// What `look` finds when this is the first; `None` if that takes longer than it may. `waited`: for how long the
+    /// request has been in line before.
     ///
     /// # Cancel safety
     /// Dropping it takes nothing.
-    pub(crate) async fn wait<T>(&self, look: impl FnMut() -> Option<T>) -> Option<T> {
-        let found = tokio::time::timeout(self.line.limits.timeout, self.look(look)).await;
+    pub(crate) async fn wait<T>(&self, waited: Duration, look: impl FnMut() -> Option<T>) -> Option<T> {
+        let found = tokio::time::timeout(self.line.limits.timeout.saturating_sub(waited), self.look(look)).await;
         if found.is_err() {
             self.line.late.fetch_add(1, Relaxed);
         }
@@ -157,7 +158,7 @@ mod tests {
             let place = line.join().unwrap();
             let (order, take) = (&order, &take);
             async move {
-                place.wait(take).await.unwrap();
+                place.wait(Duration::ZERO, take).await.unwrap();
                 order.borrow_mut().push(number);
             }
         };
@@ -179,17 +180,18 @@ mod tests {
         let line = line(2, Duration::from_millis(1));
         let (first, second) = (line.join().unwrap(), line.join().unwrap());
         assert!(line.join().is_none());
-        assert_eq!(first.wait(|| None::<()>).await, None);
+        assert_eq!(second.wait(LONG, || None::<()>).await, None, "it has waited before");
+        assert_eq!(first.wait(Duration::ZERO, || None::<()>).await, None);
         drop(first);
         assert_eq!(second.look(|| Some(7)).await, 7, "the next one is first now");
-        assert_eq!(line.refused(), (1, 1));
+        assert_eq!(line.refused(), (1, 2));
     }
 
     #[tokio::test]
     async fn the_first_looks_by_itself() {
         let (line, looks) = (line(1, LONG), Cell::new(0));
         let place = line.join().unwrap();
-        let found = place.wait(|| {
+        let found = place.wait(Duration::ZERO, || {
             looks.set(looks.get() + 1);
             (looks.get() > 2).then_some(())
         });

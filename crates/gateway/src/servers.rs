@@ -168,6 +168,11 @@ impl Live {
         self.now.load().listed.is_empty()
     }
 
+    /// Whether somebody gives its servers, so that one that takes no connection is about to be replaced.
+    pub(crate) fn is_given(&self, spec: &ExternalSpec) -> bool {
+        self.may_be_empty() && spec.names.is_empty()
+    }
+
     /// The settings list others.
     /// Returns all servers.
     pub(crate) fn list(&self, listed: Vec<ServerSpec>, spec: &ExternalSpec, sticky: Option<&[u8]>) -> Vec<ServerSpec> {
@@ -280,11 +285,11 @@ impl Live {
         (self.came.load(Relaxed), self.went.load(Relaxed))
     }
 
-    /// A request waits though there is no server. Returns whether that is to be told: once until there is a server, or
-    /// nobody waits any more.
+    /// A request waits though there is no server that takes connections. Returns whether that is to be told: once until
+    /// there is a server, or nobody waits any more.
     pub(crate) fn is_needed_anew(&self) -> bool {
         let spell = self.line.spell();
-        self.now.load().all.is_empty() && self.told.swap(spell, Relaxed) != spell
+        self.now.load().group.takes_none(millis(Moment::now())) && self.told.swap(spell, Relaxed) != spell
     }
 }
 

@@ -90,7 +90,7 @@ pub(crate) enum UpstreamError {
     /// Clients are not told the place: the path of an instance's socket has the runtime folder and the process id in
     /// it.
     #[error("service {service} cannot be reached: {cause}")]
-    Connect { service: String, place: String, cause: String },
+    Connect { service: String, place: String, cause: String, came: CameTo },
     /// The connection or the instance ended.
     #[error("service {service} {what} before it answered")]
     Closed { service: String, what: String, delivery: Delivery },
@@ -126,6 +126,15 @@ pub(crate) enum UpstreamError {
     Function { service: String, error: Box<FunctionError> },
     #[error("the request body is larger than service {service} takes: {text}")]
     TooLarge { service: String, text: String },
+}
+
+/// How far a connection came that is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CameTo {
+    /// Nobody took it: refused, unreachable, or no answer in time.
+    Nobody,
+    /// It was taken, and broke before a request could be sent.
+    Server,
 }
 
 /// What failed, with the request's body if it can still be sent.

@@ -431,3 +431,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_refuses_connections_is_waited_for() {
+    let group = Group::new(&listed(&["a:1", "b:1"]), Settings::default());
+    let ask = |now| Ask { now: Ms(now), ..Ask::default() };
+    group.refused(0, Ms(0));
+    assert!(!group.takes_none(Ms(0)) && (0..9).all(|_| group.choose(ask(1)) == Some(1)));
+    assert!(!group.has_others(tried(&group, 1), Ms(1)));
+    group.refused(1, Ms(1));
+    eject(&group, 1, Ms(1));
+    assert!(group.takes_none(Ms(2)));
+    assert_eq!(group.choose(ask(2)), None, "also if all others are ejected");
+    assert_eq!((group.choose(ask(250)), group.choose(ask(250))), (Some(0), None), "one finds out whether it is back");
+    group.answered(0);
+    assert!(!group.takes_none(Ms(250)) && (0..9).all(|_| group.choose(ask(250)) == Some(0)));
+    let after = group.with(&[], Settings::default(), Ms(251));
+    assert!(after.takes_none(Ms(251)));
+}
+
+fn tried(group: &Group, index: usize) -> Tried {
+    let mut tried = Tried::default();
+    tried.add(group.number(index));
+    tried
+}

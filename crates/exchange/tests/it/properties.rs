@@ -22,6 +22,8 @@ struct Player {
     sends: u32,
     /// Of them, those at instances that were told to go.
     moves: u32,
+    /// Of them, those at servers that took no connection.
+    awaited: u32,
     must_not_send: bool,
     sent: Option<&'static str>,
     is_stored: bool,
@@ -114,7 +116,8 @@ impl Player {
     /// The service answers, or does not.
     fn send(&mut self, body: Option<&'static str>) -> Event<Plain> {
         self.sends += 1;
-        assert!(self.sends <= MAX_TRIES + self.moves, "sent {} times, {} of them moves", self.sends, self.moves);
+        let (moves, awaited) = (self.moves, self.awaited);
+        assert!(self.sends <= MAX_TRIES + moves + awaited, "sent {} times, {moves} moves, {awaited} awaited", self.sends);
         assert!(self.moves <= MAX_MOVES, "moved {} times", self.moves);
         assert!(!self.must_not_send, "sent again");
         self.sent = body;
@@ -145,11 +148,22 @@ impl Player {
             _ => true,
         };
         self.status = 502;
-        let instance =
-            Instance { drains: self.yes(), has_ended: self.yes(), has_others: self.yes(), over_budget: self.yes() };
+        let instance = self.instance();
+        let is_awaited = fault == Fault::Connect && instance.is_awaited && self.request.upstream == Upstream::External;
+        self.awaited += u32::from(is_awaited);
         let nothing_done = matches!(fault, Fault::Closed(Delivery::No, _) | Fault::Refused);
         self.moves += u32::from(nothing_done && instance.drains && !instance.has_ended);
         Event::SendFailed { fault, failure: "fault", status: 502, body: self.left(), instance }
+    }
+
+    fn instance(&mut self) -> Instance {
+        Instance {
+            drains: self.yes(),
+            has_ended: self.yes(),
+            has_others: self.yes(),
+            over_budget: self.yes(),
+            is_awaited: self.yes(),
+        }
     }
 
     fn play(&mut self, action: Action<Plain>) -> Event<Plain> {
@@ -188,12 +202,7 @@ impl Player {
                 _ => Event::Placed,
             },
             Action::Send { body, .. } | Action::SendAgain { body, .. } => self.send(body),
-            Action::AwaitEnd(_) => Event::Instance(Instance {
-                drains: self.yes(),
-                has_ended: self.yes(),
-                has_others: self.yes(),
-                over_budget: self.yes(),
-            }),
+            Action::AwaitEnd(_) => Event::Instance(Instance { is_awaited: false, ..self.instance() }),
             Action::ReportStuck => Event::Reported,
             action => self.play_answer(action),
         }
@@ -212,7 +221,7 @@ impl Player {
                 Event::LandedFailed
             }
             Action::Validate(fill, ..) if self.yes() => {
-                (self.sends, self.moves, self.must_not_send) = (0, 0, false);
+                (self.sends, self.moves, self.awaited, self.must_not_send) = (0, 0, 0, false);
                 Event::Mismatched(fill)
             }
             Action::Validate(_, stored, answer) => Event::Validated(stored, None, answer),
@@ -275,6 +284,7 @@ proptest! {
             request,
             sends: 0,
             moves: 0,
+            awaited: 0,
             must_not_send: false,
             sent: None,
             is_stored: false,

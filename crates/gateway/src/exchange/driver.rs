@@ -224,7 +224,7 @@ impl Inbound {
         }
         if let Some(seat) = &self.seat {
             let (has_others, over_budget) = (seat.has_others(self.tried), seat.is_over_budget());
-            return Instance { has_others, over_budget, ..Instance::default() };
+            return Instance { has_others, over_budget, is_awaited: self.awaits_server, ..Instance::default() };
         }
         self.instance.as_ref().map_or(Instance::default(), |instance| Instance {
             drains: instance.drain_announced() || instance.drain_requested(),

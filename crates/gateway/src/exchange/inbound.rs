@@ -102,6 +102,10 @@ pub(super) struct Inbound {
     /// The place at a server, of a service that has several, and those that were asked.
     pub(super) seat: Option<Seat>,
     pub(super) tried: Tried,
+    /// Whether the last of them took no connection, and the next one is waited for.
+    pub(super) awaits_server: bool,
+    /// Since when it has met servers that take none.
+    pub(super) refused_since: Option<Instant>,
     /// Whether it was given to another service.
     pub(super) spilled: Spilled,
     /// By which the client comes back to the server that has answered.
@@ -173,6 +177,8 @@ impl Inbound {
             lease,
             seat: None,
             tried: Tried::default(),
+            awaits_server: false,
+            refused_since: None,
             spilled: Spilled::No,
             cookie: None,
             wait,

@@ -21,14 +21,14 @@ use crate::outbound::Outbound;
 use crate::problem::Failure;
 use crate::request_body::{BodyError, RequestBody};
 use crate::servers::Live;
-use crate::timing::{Layer, Moment};
+use crate::timing::{Layer, Moment, millis};
 use crate::traces::TryOutcome;
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::server::{self, Seat};
 use crate::upstream::silence::SilenceLimit;
 use crate::upstream::{
-    self, Delivery, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, https, lambda, pipe, seated,
+    self, CameTo, Delivery, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, https, lambda, pipe, seated,
 };
 use crate::worker::Upstream;
 
@@ -281,7 +281,8 @@ impl Inbound {
                     }
                     seat
                 };
-                let found = wait.within(place.wait(look)).await;
+                let waited = self.refused_since.map_or(Duration::ZERO, |since| since.elapsed());
+                let found = wait.within(place.wait(waited, look)).await;
                 self.record.end_phase(Layer::Queue);
                 match found {
                     Some(Some(seat)) => {
@@ -315,7 +316,10 @@ impl Inbound {
     /// Learns from what came of a try whether the server is to be asked again.
     fn judge_server(&mut self, result: &Result<ServiceResponse, Failed>) {
         let Some(seat) = &self.seat else { return };
-        if result.is_err() {
+        self.awaits_server = is_refused(result) && seat.refused();
+        if self.awaits_server {
+            self.refused_since.get_or_insert_with(Instant::now);
+        } else if result.is_err() {
             self.tried.add(seat.number()); // one that answers is asked again, as for a fresh copy of what it validated
         }
         match result {
@@ -435,10 +439,16 @@ impl Inbound {
     }
 }
 
+/// Whether nobody took the connection.
+fn is_refused(result: &Result<ServiceResponse, Failed>) -> bool {
+    matches!(result, Err(Failed { error: SendError::Upstream(UpstreamError::Connect { came: CameTo::Nobody, .. }), .. }))
+}
+
 /// What requests wait for that have no server.
 fn waits_because(live: &Live) -> &'static str {
-    let names = live.named();
-    match (live.now().group().is_empty(), names.is_empty()) {
+    let (names, now) = (live.named(), live.now());
+    match (now.group().is_empty(), names.is_empty()) {
+        (false, _) if now.group().takes_none(millis(Moment::now())) => "none of its servers takes a connection",
         (false, _) => "each of its servers has max_connections requests open",
         (true, true) => "it has no server",
         (true, false) if names.iter().any(|one| one.error.is_some()) => "it has no server, and the DNS does not answer",

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pilotlight_supervisor::Service;
 
-use super::{SendError, UpstreamError};
+use super::{CameTo, SendError, UpstreamError};
 use crate::net::{Destination, Socket};
 
 /// Between two looks: the first, and the longest.
@@ -52,5 +52,6 @@ async fn look_again(place: Destination<'_>) -> io::Result<Socket> {
 }
 
 fn unreachable(name: &str, place: Destination<'_>, error: &io::Error) -> SendError {
-    UpstreamError::Connect { service: name.to_owned(), place: place.to_string(), cause: error.to_string() }.into()
+    let (service, place, cause) = (name.to_owned(), place.to_string(), error.to_string());
+    UpstreamError::Connect { service, place, cause, came: CameTo::Nobody }.into()
 }

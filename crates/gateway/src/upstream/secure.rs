@@ -10,7 +10,7 @@ use pilotlight_tls::refused;
 use rustls::ClientConnection;
 
 use super::server::{Announced, Secured, Server};
-use super::{SendError, UpstreamError, backlog};
+use super::{CameTo, SendError, UpstreamError, backlog};
 use crate::client_socket::ServerSocket;
 use crate::net::{Destination, Socket};
 use crate::tls_socket::TlsSocket;
@@ -30,7 +30,8 @@ pub(super) async fn connect(
     if let Some(announced) = server.announced {
         announce(&mut socket, announced).await.map_err(|e| {
             let cause = format!("its connection takes no PROXY header: {e}");
-            UpstreamError::Connect { service: name.to_owned(), place: place.to_string(), cause }
+            let (service, place) = (name.to_owned(), place.to_string());
+            UpstreamError::Connect { service, place, cause, came: CameTo::Server }
         })?;
     }
     let Some(secured) = server.secured else { return Ok(ServerSocket::Plain(socket)) };
@@ -42,7 +43,8 @@ pub(super) async fn connect(
     };
     shaken.map(|tls| ServerSocket::Tls(Box::new(tls))).map_err(|cause| {
         let cause = format!("TLS: {cause}");
-        UpstreamError::Connect { service: name.to_owned(), place: place.to_string(), cause }.into()
+        let (service, place) = (name.to_owned(), place.to_string());
+        UpstreamError::Connect { service, place, cause, came: CameTo::Server }.into()
     })
 }
 

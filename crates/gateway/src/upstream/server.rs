@@ -148,6 +148,15 @@ impl Seat {
         }
     }
 
+    /// It took no connection. Returns whether the next server that does is waited for.
+    pub(crate) fn refused(&self) -> bool {
+        let is_given = self.external.live().is_some_and(|live| live.is_given(self.external.spec()));
+        if is_given {
+            self.servers.group().refused(self.index, millis(Moment::now()));
+        }
+        is_given
+    }
+
     fn address(&self) -> &str {
         self.one().map_or("", OneServer::address)
     }

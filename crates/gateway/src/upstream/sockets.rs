@@ -13,7 +13,7 @@ use pilotlight_supervisor::{Endpoint, Instance, Service};
 
 use super::secure;
 use super::server::Server;
-use super::{BodyLeft, Failed, SendError, UpstreamError};
+use super::{BodyLeft, CameTo, Failed, SendError, UpstreamError};
 use crate::client_socket::ServerSocket;
 use crate::net::Destination;
 use crate::request_body::RequestBody;
@@ -119,7 +119,8 @@ pub(super) fn number(instance: Option<&Instance>, external: Option<Server<'_>>) 
 /// Not reachable: the upstream's kind is the transport.
 pub(super) fn no_place(pool: &Pool, body: Option<Box<RequestBody>>) -> Failed {
     let cause = "it speaks the pipe".to_owned();
-    let error = UpstreamError::Connect { service: pool.service.clone(), place: "the pipe".to_owned(), cause };
+    let (service, place) = (pool.service.clone(), "the pipe".to_owned());
+    let error = UpstreamError::Connect { service, place, cause, came: CameTo::Server };
     Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New }
 }
 
