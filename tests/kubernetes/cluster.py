@@ -24,7 +24,7 @@ from pathlib import Path
 import yaml
 from api import Api, ApiError, eventually, write_kubeconfig
 from pod import images, make_folder
-from sandbox import BRIDGE, BRIDGE_ADDRESS, PREFIX
+from sandbox import BRIDGE, BRIDGE_ADDRESS, BRIDGE_HARDWARE, PREFIX
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -41,6 +41,14 @@ IMAGES = {
     # The conformance suite has pods of DNS, which its HTTP profile does not ask.
     "coredns": ["sh", "-c", "exec sleep infinity", "idle"],
 }
+
+
+def use(binary):
+    """This program of `pilotlight` is what its images stand for."""
+    if not binary.with_name("pilotlight-kubernetes").exists():
+        raise ClusterError(f"{binary} has no pilotlight-kubernetes beside it")
+    for name in ("pilotlight-kubernetes", "pilotlight"):
+        IMAGES[name] = [str(binary)]
 
 
 class ClusterError(Exception):
@@ -70,7 +78,7 @@ def enter(arguments):
 
 def make_network():
     lines = f"""link set lo up
-link add {BRIDGE} type bridge
+link add {BRIDGE} address {BRIDGE_HARDWARE} type bridge
 addr add {BRIDGE_ADDRESS}/{PREFIX} dev {BRIDGE}
 addr add {ADDRESS}/32 dev {BRIDGE}
 link set {BRIDGE} up

@@ -15,6 +15,9 @@ BRIDGE = "pods"
 NETWORK = "10.91.0.0/16"
 BRIDGE_ADDRESS = "10.91.0.1"
 PREFIX = 16
+# Without one of its own a bridge takes the lowest of its interfaces, so it had another one when a pod had ended, and
+# pods sent to the one that they remembered: for half a minute nobody reached the API server.
+BRIDGE_HARDWARE = "02:00:0a:5b:00:01"
 INIT = 1  # the process that holds the cluster's network: the first of its namespace
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
