@@ -14,7 +14,7 @@
 //!
 //! ```text
 //! commands                       `check` and `init`
-//! load                           a file, from its text to a `Config` or a report
+//! load                           a file, from its text to a `Config` or a report; sections: a text that changes a little
 //! environment                    what the machine has (with the checks of operate, isolation, listeners)
 //! root                           the whole file; relations: what its parts have to do with each other
 //! route, service, operate, …     one section each: its reader
@@ -79,6 +79,7 @@ mod scaling;
 mod schedules;
 pub mod schema;
 mod section;
+pub mod sections;
 mod server_tls;
 mod service;
 mod shown;

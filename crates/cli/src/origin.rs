@@ -66,12 +66,15 @@ impl Origin {
         match self {
             Self::File(file, found) => labelled::load_for(file, found, ports, user),
             Self::Development(project) => user(project.load(ports)),
-            Self::Told(told) => user(config::load_text(&told.text(), told.file(), ports)),
+            Self::Told(told) => user(told.load(ports)),
         }
     }
 
     /// What the text says, which was read before.
     pub(crate) fn reread(&self, text: &str) -> Result<Config, Report> {
+        if let Self::Told(told) = self {
+            return told.reread(text);
+        }
         let mut config = config::reread(text, self.file())?;
         if let Self::Development(project) = self {
             project.adapt(&mut config);

@@ -120,16 +120,28 @@ fn replaces(new: &Kind<'_>, old: &Kind<'_>) -> bool {
     }
 }
 
-/// Routes by their labels; the service by its name, as its number means nothing in another file.
-fn routes(config: &Config) -> BTreeMap<String, (Option<&str>, RouteSpec)> {
-    let one = |route: &RouteSpec| {
-        let service = config.service_of(route).map(Service::name);
-        let to = match &route.to {
-            RouteTo::Service(_) => RouteTo::Service(0),
-            other => other.clone(),
+/// A route, its service by name, as its number means nothing in another file.
+struct Led<'a> {
+    service: Option<&'a str>,
+    route: &'a RouteSpec,
+}
+
+impl PartialEq for Led<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let (one, two) = (self.route, other.route);
+        let is_same = match (&one.to, &two.to) {
+            (RouteTo::Service(a), RouteTo::Service(b)) if a != b => {
+                RouteSpec { to: two.to.clone(), ..one.clone() } == *two
+            }
+            _ => one == two,
         };
-        (route.label(), (service, RouteSpec { to, ..route.clone() }))
-    };
+        self.service == other.service && is_same
+    }
+}
+
+/// Routes by their labels.
+fn routes(config: &Config) -> BTreeMap<String, Led<'_>> {
+    let one = |route| (RouteSpec::label(route), Led { service: config.service_of(route).map(Service::name), route });
     config.routes.iter().map(one).collect()
 }
 

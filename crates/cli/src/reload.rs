@@ -34,12 +34,14 @@ pub(crate) struct Followed {
     labels: Option<PathBuf>,
     /// How long services may take to end.
     pub(crate) stop_timeout: Duration,
+    /// The warnings that were printed last, by a reload.
+    said: String,
 }
 
 impl Followed {
     pub(crate) fn new(config: &Config, shown: Shown) -> Self {
         let (labels, stop_timeout) = (labelled::wanted(config), settings::stop_timeout(config));
-        Self { shown, start: config.without_services(), labels, stop_timeout }
+        Self { shown, start: config.without_services(), labels, stop_timeout, said: String::new() }
     }
 
     /// The engine whose containers declare services by their labels, if they do.
@@ -112,9 +114,11 @@ fn emptied(old: &Config, end: usize, new: &Config) -> Option<String> {
 }
 
 fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loaded) -> Result<Plan, NotDone> {
-    let Live { program, origin: _, followed, services, gateway, supervisor, tls } = live;
-    for line in warnings.render(Style::Plain).lines() {
-        tracing::warn!("{line}");
+    let Live { program, origin, followed, services, gateway, supervisor, tls } = live;
+    let said = warnings.render(Style::Plain);
+    // A program tells its configuration again and again, each time with what was said before.
+    if !(matches!(origin, Origin::Told(_)) && said == followed.said) {
+        said.lines().for_each(|line| tracing::warn!("{line}"));
     }
     let plan = Plan::of(old, new);
     let unusable = |e: FileError| NotDone::Failed(format!("{e}; {}", e.remedy()));
@@ -130,6 +134,7 @@ fn follow(live: Live<'_>, old: &Config, Loaded { config: new, warnings }: &Loade
     control.retire(ids(services).filter(|id| !kept.contains(id)).collect());
     *services = targets;
     followed.shown.follow(warnings);
+    followed.said = said;
     (followed.labels, followed.stop_timeout) = (labelled::wanted(new), settings::stop_timeout(new));
     for setting in &plan.fixed {
         tracing::warn!(

@@ -25,7 +25,7 @@ use super::shown::shown;
 use super::value::{self, HumanSize, Rejected, nearest};
 
 /// What a route's rules of admission need of others.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Needs {
     /// Files, which this machine has to have.
     pub(super) files: Vec<AdmissionFile>,

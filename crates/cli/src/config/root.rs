@@ -20,31 +20,62 @@ use super::model::{CacheRedis, Config, Listener, Service, Workers};
 use super::networks;
 use super::operate;
 use super::relations;
-use super::route;
+use super::route::{self, Draft};
 use super::scaling;
 use super::schedules;
 use super::schema::{self, Part};
 use super::section::{Field, Section, a_number, a_size, a_time, noted, or_none};
-use super::service::{self, ForAll};
+use super::service::{self, ForAll, Services};
 use super::spill;
 use super::tls;
 use super::traces;
 use super::value::HumanSize;
 
+/// Services and routes that are not in the tree.
+pub(super) trait More {
+    /// Adds them behind those of the tree.
+    fn add(&mut self, for_all: ForAll<'_>, services: &mut Services, drafts: &mut Vec<Draft>);
+
+    /// So much was found of what services and routes have to do with each other.
+    fn related(&mut self, found: usize);
+}
+
+/// There are none.
+struct NoMore;
+
+impl More for NoMore {
+    fn add(&mut self, _: ForAll<'_>, _: &mut Services, _: &mut Vec<Draft>) {}
+
+    fn related(&mut self, _: usize) {}
+}
+
 /// Reads the whole tree. What is wrong is noted and left out or replaced by its default, so that the rest can still be
 /// checked.
 pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Diagnostic>) -> Config {
+    read_with(table, folder, &mut NoMore, found)
+}
+
+/// The same with what is not in it.
+pub(super) fn read_with<'a>(
+    table: &'a DeTable<'a>,
+    folder: &Path,
+    more: &mut dyn More,
+    found: &mut Vec<Diagnostic>,
+) -> Config {
     let root = Section::read(Part::Top, "at the top of the file", 0..0, table, found);
     let (limits, queue_max) = limits(&root, found);
     let (cache, cache_redis) = cache(&root, found);
     let groups = groups::read_all(root.field("groups"), found);
     let for_all = ForAll { folder, queue_max, groups: &groups };
-    let services = service::read_all(root.field("services"), for_all, found);
+    let mut services = service::read_all(root.field("services"), for_all, found);
+    let mut behind = Vec::new();
+    more.add(for_all, &mut services, &mut behind);
     groups.unused(services.complete.iter().filter_map(Service::spec), found);
     let mut pages = Pages { folder, files: Vec::new(), services: Vec::new() };
     let errors = pages.read(root.field("errors"), "in [errors]", found);
     let (schedules, mut named) = schedules::read_all(root.field("schedules"), found);
-    let drafts = route::read_all(root.field("routes"), &mut pages, found);
+    let mut drafts = route::read_all(root.field("routes"), &mut pages, found);
+    drafts.append(&mut behind);
     let mut settings = Settings { limits, server_timing: operate::server_timing(&root, found), ..Settings::default() };
     let mut io_uring = true;
     root.set("io_uring", Field::boolean, &mut io_uring, found);
@@ -84,16 +115,28 @@ pub(super) fn read<'a>(table: &'a DeTable<'a>, folder: &Path, found: &mut Vec<Di
         services: &services.declared,
         named: &named,
         services_elsewhere: root.meant("services"),
-        routes: root.mentions("routes") || root.mentions("schedules"),
+        routes: root.mentions("routes") || root.mentions("schedules") || !drafts.is_empty(),
         redis: has_redis(&root),
     };
-    config.routes = relations::routes(drafts, &config, &declared, found);
-    scaling::check_routes(&config, found);
-    spill::check(&config.services, found);
+    more.related(routes(&mut config, drafts, &declared, found));
     schedules::relations(&config, has_redis(&root), found);
     acme::relations(&mut config, found);
     tls::relations(&config, found);
     config
+}
+
+/// Joins routes to their services. Returns how much there was to say of it.
+fn routes(
+    config: &mut Config,
+    drafts: Vec<Draft>,
+    declared: &relations::Declared<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> usize {
+    let before = found.len();
+    config.routes = relations::routes(drafts, config, declared, found);
+    scaling::check_routes(config, found);
+    spill::check(&config.services, found);
+    found.len() - before
 }
 
 fn listen(root: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec<(Listener, Said)> {

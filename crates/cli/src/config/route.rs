@@ -49,7 +49,7 @@ const OF_A_SERVICE: [&str; 9] = [
 ];
 
 /// Where a route leads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Leads {
     /// To the service of this name.
     Service(String, Span),
@@ -58,7 +58,7 @@ pub(super) enum Leads {
 }
 
 /// A route before its service is known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Draft {
     /// Without where it leads.
     pub(super) route: RouteSpec,
