@@ -1,6 +1,7 @@
 """Ingress and Gateway API: what is asked for is served, and the status says what became of it."""
 
 import subprocess
+from collections import Counter
 
 from conftest import HTTPS, condition, wait
 from things import gateway, http, http_route, https, ingress, named, prefix, rule, service, tls_secret
@@ -113,6 +114,43 @@ def test_matches_filters_and_weights(installed, space):
     for _ in range(200):
         counts[installed.get(space.host, "/split").body.decode().split("-")[0]] += 1
     assert 110 <= counts["app"] <= 185 and counts["api"], counts
+
+
+def test_the_share_of_a_missing_backend_is_refused(installed, space):
+    space.backend()
+    space.apply(
+        gateway("gateway", space.name),
+        http_route(
+            "route",
+            space.name,
+            space.host,
+            rule(("app", 3), ("missing", 1), matches=[prefix("/split")]),
+            rule("missing", matches=[prefix("/none")]),
+            rule("app"),
+        ),
+    )
+    installed.wait_for(space.host, text="app-")
+    wait_for(lambda: conditions_of_route(space), "ResolvedRefs", "False", "BackendNotFound")
+    counts = Counter(installed.get(space.host, "/split").status for _ in range(200))
+    assert counts.keys() == {200, 500} and 20 <= counts[500] <= 85, counts
+    assert {installed.get(space.host, target).status for target in ("/none", "/none/x")} == {500}
+    assert {installed.get(space.host).status for _ in range(20)} == {200}
+
+
+def test_listeners_of_one_port_are_kept_apart(installed, space):
+    """What the listener for a host has no route for is 404, though a route of a wider one would take it."""
+    for name in ("app", "api"):
+        space.backend(name)
+    own, other = f"own.{space.host}", f"other.{space.host}"
+    listeners = http("named", hostname=own), http("wild", hostname=f"*.{space.host}")
+    to_named = http_route("named", space.name, own, rule("api", matches=[prefix("/part")]))
+    to_wild = http_route("wild", space.name, f"*.{space.host}", rule("app"))
+    to_named["spec"]["parentRefs"][0]["sectionName"] = "named"
+    to_wild["spec"]["parentRefs"][0]["sectionName"] = "wild"
+    space.apply(gateway("gateway", space.name, *listeners), to_named, to_wild)
+    installed.wait_for(own, "/part", text="api-")
+    installed.wait_for(other, text="app-")
+    assert installed.get(own, "/elsewhere").status == 404
 
 
 def test_a_certificate_is_served_and_replaced(installed, space):

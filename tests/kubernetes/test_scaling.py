@@ -32,7 +32,6 @@ def test_idle_is_scaled_to_zero_and_woken(installed, space, kind):
     wait_for_zero(space, plural)
 
 
-@pytest.mark.xfail(reason="a request between the end of the pod and the event of its endpoint is refused with 502")
 def test_a_request_while_the_last_pod_ends(installed, space):
     """The pod ends at once, before anybody is told; in each round the request comes some milliseconds later."""
     served(installed, space, drain=0)

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pilotlight_cli::config::sections::Sectioned;
+
 use crate::translate::Translation;
 
 /// The text of the base file, and where it is.
@@ -68,7 +70,7 @@ impl Base {
 
     /// The whole text. `idle` is the path of a socket that is listened on while there is nothing else to listen on.
     #[must_use]
-    pub fn with(&self, translation: &Translation, idle: &Path) -> String {
+    pub fn with(&self, translation: &Translation, idle: &Path) -> Sectioned {
         let listen = match &translation.listen[..] {
             [] => vec![format!("unix:{}", idle.display())],
             listen => listen.to_vec(),
@@ -76,7 +78,9 @@ impl Base {
         let listen: Vec<String> =
             listen.iter().map(|address| serde_json::Value::from(address.as_str()).to_string()).collect();
         // On the first line, so that lines of the file are one further.
-        format!("listen = [{}]\n{}\n{}", listen.join(", "), self.text, translation.text)
+        let head = format!("listen = [{}]\n{}\n", listen.join(", "), self.text);
+        let starts = translation.sections.iter().map(|start| head.len() + start).collect();
+        Sectioned { text: (head + &translation.text).into(), starts }
     }
 }
 
@@ -92,9 +96,11 @@ mod tests {
     #[test]
     fn what_can_be_added_to() {
         let base = read("workers = 2\n[limits]\nconnections = 100").unwrap();
-        let translation = Translation { text: "\n[services.a]\nurl = []\n".to_owned(), ..Translation::default() };
-        let text = base.with(&translation, Path::new("/run/idle.sock"));
-        let table: toml::Table = toml::from_str(&text).unwrap();
+        let text = "\n[services.a]\nurl = []\n".to_owned();
+        let translation = Translation { text, sections: vec![0], ..Translation::default() };
+        let sectioned = base.with(&translation, Path::new("/run/idle.sock"));
+        assert_eq!(sectioned.text.get(sectioned.starts[0]..), Some(&*translation.text));
+        let table: toml::Table = toml::from_str(&sectioned.text).unwrap();
         assert_eq!(table["listen"][0].as_str(), Some("unix:/run/idle.sock"));
         assert_eq!((table["workers"].as_integer(), table["limits"]["connections"].as_integer()), (Some(2), Some(100)));
         assert!(table["services"]["a"].is_table());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -59,7 +60,7 @@ pub fn ingress(object: networking::Ingress) -> Specified<IngressSpec> {
         rules: rules.collect(),
         tls: spec.tls.unwrap_or_default().into_iter().filter_map(|tls| tls.secret_name).collect(),
     };
-    Specified { meta, spec, status }
+    Specified { meta, spec, status: Arc::new(status) }
 }
 
 fn ingress_path(path: networking::HTTPIngressPath) -> IngressPath {
@@ -182,6 +183,7 @@ fn workload(object: &ObjectMeta, replicas: Option<i32>, pods: Option<ObjectMeta>
         idle_timeout,
         min_replicas: min_replicas.unwrap_or(1),
         wake_timeout: time("wake-timeout").unwrap_or(DEFAULT_WAKE_TIMEOUT),
+        version: object.resource_version.as_deref().unwrap_or_default().into(),
     })
 }
 
@@ -215,7 +217,7 @@ mod tests {
     fn a_workload_is_known_by_its_annotation() {
         let object = |annotations: serde_json::Value| -> Deployment {
             serde_json::from_value(json!({
-                "metadata": { "name": "web", "namespace": "shop", "annotations": annotations },
+                "metadata": { "name": "web", "namespace": "shop", "resourceVersion": "7", "annotations": annotations },
                 "spec": {
                     "replicas": 3,
                     "selector": { "matchLabels": { "app": "web" } },
@@ -234,6 +236,7 @@ mod tests {
             idle_timeout: Duration::from_secs(300),
             min_replicas: 2,
             wake_timeout: DEFAULT_WAKE_TIMEOUT,
+            version: "7".into(),
         };
         assert_eq!(workload, Some(expected));
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use pilotlight_cli::config::sections::Sectioned;
 use pilotlight_cli::embedded::Following;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -20,14 +21,19 @@ use crate::conditions::Statuses;
 use crate::endpoints::{Endpoint, endpoints};
 use crate::servers::Servers;
 use crate::snapshot::{Key, Snapshot, Workload, WorkloadKey};
-use crate::statuses::{Batch, patches};
+use crate::statuses::{Agreed, Batch, patches};
 use crate::translate::{Checks, Options, Translation, translate};
 use crate::watch::{Effect, Told};
 
 /// How long changes are gathered from the first one on.
 pub const GATHER: Duration = Duration::from_millis(20);
+/// How long others wait that come behind endpoints that were given at once.
+const GATHER_ENDPOINTS: Duration = Duration::from_millis(5);
 /// Changes that are taken without a look at anything else.
 const MAX_AT_ONCE: usize = 256;
+/// How often, and how many times, it is looked whether a port is free again that was just let go of.
+const CLOSING_LOOK: Duration = Duration::from_millis(20);
+const MAX_CLOSING_LOOKS: u32 = 25;
 /// How often what could not be done is tried again, and everything is looked at.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -37,7 +43,7 @@ pub struct Workloads {
     /// Those that may be scaled.
     pub all: BTreeMap<WorkloadKey, Workload>,
     /// What services of the gateway wake.
-    pub of_services: BTreeMap<String, BTreeSet<WorkloadKey>>,
+    pub of_services: Arc<BTreeMap<String, BTreeSet<WorkloadKey>>>,
 }
 
 /// Where everything comes from and goes to.
@@ -78,10 +84,16 @@ pub struct State {
     applied: Option<Instant>,
     checks: Checks,
     statuses: Statuses,
+    agreed: Agreed,
     translation: Translation,
-    in_force: Option<String>,
+    /// What services of the configuration in force wake.
+    of_services: Arc<BTreeMap<String, BTreeSet<WorkloadKey>>>,
+    in_force: Option<Sectioned>,
     listening: BTreeSet<u16>,
-    given: BTreeMap<String, Vec<Endpoint>>,
+    /// Ports that were listened on once.
+    let_go: BTreeSet<u16>,
+    /// Endpoints of services, and the share of their requests that has none.
+    given: BTreeMap<String, (Vec<Endpoint>, u16)>,
     failure: Option<String>,
 }
 
@@ -147,7 +159,7 @@ impl Owner {
         // Somebody may wait for the first endpoint; many in a row are gathered.
         let due = match (effect, self.state.applied) {
             (Effect::Endpoints, None) => now,
-            (Effect::Endpoints, Some(applied)) => now.max(applied + GATHER),
+            (Effect::Endpoints, Some(applied)) => now.max(applied + GATHER_ENDPOINTS),
             _ => now + GATHER,
         };
         let (known, due) = self.state.pending.map_or((effect, due), |(known, at)| (known, at.min(due)));
@@ -169,10 +181,16 @@ impl Owner {
     async fn apply(&mut self) {
         let Some((effect, _)) = self.state.pending.take() else { return };
         if effect == Effect::Configuration {
+            self.give_endpoints(); // to the services that there are, before what takes longer
             self.configure().await;
         }
-        self.give_endpoints();
-        self.state.applied = Some(Instant::now());
+        if effect >= Effect::Endpoints {
+            // Also if nothing else can be followed: somebody may wait for a workload.
+            self.tell_workloads();
+            self.give_endpoints();
+            self.state.applied = Some(Instant::now());
+        }
+        self.say(); // last, as nobody waits for it
         if self.state.failure.is_none() && !self.ready.swap(true, Ordering::AcqRel) {
             tracing::info!("the first configuration of the cluster is in force");
         }
@@ -183,7 +201,7 @@ impl Owner {
             let found = self.state.snapshot.services.get(key);
             self.options.addresses = found.map(|service| service.addresses.clone()).unwrap_or_default();
         }
-        let translation = self.translated();
+        let translation = self.translated().await;
         self.state.statuses.clone_from(&translation.statuses);
         let text = self.base.with(&translation, &self.folder.join("idle.sock"));
         if self.state.in_force.as_ref() == Some(&text) {
@@ -193,25 +211,35 @@ impl Owner {
         }
         if self.state.failure.is_none() {
             let of_services = translation.backends.iter().map(|(name, one)| (name.clone(), one.workloads.clone()));
-            let of_services = of_services.filter(|(_, workloads)| !workloads.is_empty()).collect();
-            let workloads = Workloads { all: self.state.snapshot.workloads.clone(), of_services };
-            self.workloads.send_if_modified(|known| {
-                let is_new = **known != workloads;
-                *known = Arc::new(workloads);
-                is_new
-            });
+            self.state.of_services = Arc::new(of_services.filter(|(_, workloads)| !workloads.is_empty()).collect());
+            self.state.let_go.extend(self.state.listening.difference(&translation.ports));
             self.state.listening.clone_from(&translation.ports);
             self.state.translation = translation;
         }
-        self.say();
+    }
+
+    /// What whoever scales has to know.
+    fn tell_workloads(&self) {
+        let (all, of_services) = (&self.state.snapshot.workloads, &self.state.of_services);
+        self.workloads.send_if_modified(|known| {
+            let is_new = known.all != *all || known.of_services != *of_services;
+            if is_new {
+                *known = Arc::new(Workloads { all: all.clone(), of_services: Arc::clone(of_services) });
+            }
+            is_new
+        });
     }
 
     /// Translates, without the ports that cannot be had.
-    fn translated(&mut self) -> Translation {
+    async fn translated(&mut self) -> Translation {
         loop {
             let translation = translate(&self.state.snapshot, &self.options, &mut self.state.checks);
-            let new = translation.ports.difference(&self.state.listening);
-            let refused: Vec<(u16, String)> = new.filter_map(|port| Some((*port, self.why_not(*port)?))).collect();
+            let mut refused = Vec::new();
+            for port in translation.ports.difference(&self.state.listening) {
+                if let Some(why) = self.why_not(*port).await {
+                    refused.push((*port, why));
+                }
+            }
             if refused.is_empty() {
                 self.state.checks.forget();
                 return translation;
@@ -223,8 +251,17 @@ impl Owner {
         }
     }
 
-    fn why_not(&self, port: u16) -> Option<String> {
-        let error = TcpListener::bind((self.options.bind, port)).err()?;
+    async fn why_not(&self, port: u16) -> Option<String> {
+        let bind = || TcpListener::bind((self.options.bind, port)).err();
+        let mut error = bind()?;
+        for _ in 0..MAX_CLOSING_LOOKS {
+            // Those that accept there close it when they are told, which is not at once.
+            if error.kind() != std::io::ErrorKind::AddrInUse || !self.state.let_go.contains(&port) {
+                break;
+            }
+            tokio::time::sleep(CLOSING_LOOK).await;
+            error = bind()?;
+        }
         let remedy = match error.kind() {
             std::io::ErrorKind::PermissionDenied => "; --port-offset 8000 listens at a port that needs no rights",
             _ => "",
@@ -232,7 +269,7 @@ impl Owner {
         Some(format!("{error}{remedy}"))
     }
 
-    async fn follow(&mut self, translation: &Translation, text: String) {
+    async fn follow(&mut self, translation: &Translation, text: Sectioned) {
         let begun = Instant::now();
         if let Err(error) = certificates::write(&self.folder, translation) {
             let why = format!("certificates cannot be written to {}: {error}", self.folder.display());
@@ -264,27 +301,31 @@ impl Owner {
     fn give_endpoints(&mut self) {
         let found = endpoints(&self.state.snapshot, &self.state.translation.backends);
         for (name, endpoints) in found {
-            if self.state.given.get(&name) == Some(&endpoints) {
+            let without = self.state.translation.backends.get(&name).map_or(0, |backend| backend.without);
+            let new = (endpoints, without);
+            if self.state.given.get(&name) == Some(&new) {
                 continue;
             }
-            match self.servers.set(&name, &endpoints) {
-                Ok(()) => drop(self.state.given.insert(name, endpoints)),
+            match self.servers.set(&name, &new.0, without) {
+                Ok(()) => drop(self.state.given.insert(name, new)),
                 Err(why) => tracing::warn!("endpoints of {name}: {why}"),
             }
         }
     }
 
     /// Says of each object what came of it, if that is this replica's part.
-    fn say(&self) {
+    fn say(&mut self) {
         if !*self.leads.borrow() || self.state.synced < self.expected {
             return;
         }
-        let mut statuses = self.state.statuses.clone();
+        let mut failed = None;
         if let Some(why) = &self.state.failure {
+            let statuses = failed.insert(self.state.statuses.clone());
             statuses.values_mut().for_each(|wanted| wanted.unprogrammed(why));
         }
+        let statuses = failed.as_ref().unwrap_or(&self.state.statuses);
         let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default().to_string();
-        let batch = patches(&self.state.snapshot, &statuses, &now);
+        let batch = patches(&self.state.snapshot, statuses, &mut self.state.agreed, &now);
         if !batch.is_empty() {
             self.batches.send_replace(Arc::new(batch));
         }

@@ -118,7 +118,7 @@ fn print(arguments: &Arguments) -> anyhow::Result<Ended> {
         options.addresses.clone_from(&service.addresses);
     }
     let translation = translate(&snapshot, &options, &mut Checks::default());
-    io::stdout().write_all(base.with(&translation, &folder.join("idle.sock")).as_bytes())?;
+    io::stdout().write_all(base.with(&translation, &folder.join("idle.sock")).text.as_bytes())?;
     for line in refused(&translation) {
         writeln!(io::stderr(), "{}", pilotlight_printable::printable(&line))?;
     }
@@ -178,7 +178,7 @@ fn serve(arguments: Arguments) -> anyhow::Result<Ended> {
     let folder = tempfile::Builder::new().prefix("pilotlight-kubernetes-").tempdir();
     let folder = folder.context("no folder for certificates can be made (an emptyDir at /tmp will do)")?;
     let options = options(&arguments, folder.path());
-    let first = base.with(&Translation::default(), &folder.path().join("idle.sock"));
+    let first = base.with(&Translation::default(), &folder.path().join("idle.sock")).text.to_string();
     let (stop, stopped) = watch::channel(false);
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let file = base.file().to_owned();

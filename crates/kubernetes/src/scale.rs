@@ -5,10 +5,15 @@
 //! said that something is open is believed until its next report; one that has gone silent counts as having used
 //! everything until its last one.
 //!
+//! What is seen of a workload may be old: the API server tells of a change when it gets to it. Whatever is to be scaled
+//! comes with the version of the workload that it was decided by, so that the API server refuses what was decided by an
+//! old one; and a workload counts as one of no replicas from when it was scaled to zero, not from when that is seen.
+//!
 //! Invariant: nothing is scaled to zero that this replica has open or waiting, that a report says is open, or that was
 //! up for less than its idle timeout.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::snapshot::{Workload, WorkloadKey};
@@ -43,16 +48,29 @@ pub struct Report {
     pub unused: BTreeMap<WorkloadKey, Option<Duration>>,
 }
 
+/// A workload that is to be scaled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Which one.
+    pub key: WorkloadKey,
+    /// How many replicas it is to have.
+    pub replicas: i32,
+    /// The version of it that was looked at.
+    pub version: Arc<str>,
+}
+
 /// What is known of each workload.
 #[derive(Debug, Default)]
 pub struct Scaler {
     known: BTreeMap<WorkloadKey, Known>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     /// When it was seen to have replicas for the first time since it had none.
     up_since: Option<Time>,
+    /// The version of it that was scaled to zero here, as long as no other one is seen.
+    ended: Option<Arc<str>>,
     now: Use,
     /// What has been reported, and when.
     reported: Option<(Time, Option<Duration>)>,
@@ -69,13 +87,14 @@ impl Scaler {
     ) {
         self.known.retain(|key, _| workloads.contains_key(key));
         for (key, workload) in workloads {
-            let new = Known { up_since: None, now: Use::default(), reported: None, woken: None };
-            let known = self.known.entry(key.clone()).or_insert(new);
-            known.up_since = (workload.replicas > 0).then(|| known.up_since.unwrap_or(now));
+            let known = self.known.entry(key.clone()).or_default();
+            known.ended = known.ended.take().filter(|version| *version == workload.version);
+            let is_up = workload.replicas > 0 && known.ended.is_none();
+            known.up_since = is_up.then(|| known.up_since.unwrap_or(now));
             let found = uses.get(key).copied().unwrap_or_default();
             // Whoever counts may begin anew after a reload.
             known.now = Use { last: found.last.max(known.now.last), ..found };
-            if workload.replicas > 0 {
+            if is_up {
                 known.woken = None;
             }
         }
@@ -83,14 +102,14 @@ impl Scaler {
 
     /// The workloads that somebody waits for and that have no replicas. Each is named again when nothing has come of
     /// it.
-    pub fn wakes(&mut self, now: Time, workloads: &BTreeMap<WorkloadKey, Workload>) -> Vec<(WorkloadKey, i32)> {
+    pub fn wakes(&mut self, now: Time, workloads: &BTreeMap<WorkloadKey, Workload>) -> Vec<Order> {
         let mut all = Vec::new();
         for (key, known) in &mut self.known {
             let Some(workload) = workloads.get(key) else { continue };
             let is_due = known.woken.is_none_or(|woken| now.saturating_sub(woken) >= WAKE_AGAIN_AFTER);
-            if workload.replicas <= 0 && known.now.waiting > 0 && is_due {
+            if known.up_since.is_none() && known.now.waiting > 0 && is_due {
                 known.woken = Some(now);
-                all.push((key.clone(), workload.min_replicas));
+                all.push(Order::of(key, workload, workload.min_replicas));
             }
         }
         all
@@ -100,6 +119,13 @@ impl Scaler {
     pub fn not_woken(&mut self, key: &WorkloadKey) {
         if let Some(known) = self.known.get_mut(key) {
             known.woken = None;
+        }
+    }
+
+    /// It was scaled to zero by this order.
+    pub fn ended(&mut self, order: &Order) {
+        if let Some(known) = self.known.get_mut(&order.key) {
+            (known.ended, known.up_since) = (Some(Arc::clone(&order.version)), None);
         }
     }
 
@@ -133,9 +159,9 @@ impl Scaler {
     }
 
     /// The workloads that nobody has used for their idle timeout, by what everybody says.
-    pub fn downs(&self, now: Time, workloads: &BTreeMap<WorkloadKey, Workload>, others: &[Report]) -> Vec<WorkloadKey> {
-        let is_idle = |(key, known): &(&WorkloadKey, &Known)| {
-            let Some(workload) = workloads.get(*key) else { return false };
+    pub fn downs(&self, now: Time, workloads: &BTreeMap<WorkloadKey, Workload>, others: &[Report]) -> Vec<Order> {
+        let is_idle = |key: &WorkloadKey, workload: &Workload| {
+            let Some(known) = self.known.get(key) else { return false };
             let Some(up_since) = known.up_since else { return false };
             if known.now.open > 0 || known.now.waiting > 0 {
                 return false;
@@ -150,7 +176,14 @@ impl Scaler {
             }
             now.saturating_sub(last) >= workload.idle_timeout
         };
-        self.known.iter().filter(is_idle).map(|(key, _)| key.clone()).collect()
+        let idle = workloads.iter().filter(|(key, workload)| is_idle(key, workload));
+        idle.map(|(key, workload)| Order::of(key, workload, 0)).collect()
+    }
+}
+
+impl Order {
+    fn of(key: &WorkloadKey, workload: &Workload, replicas: i32) -> Self {
+        Self { key: key.clone(), replicas, version: Arc::clone(&workload.version) }
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::autoscaling::v1::Scale;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -17,7 +18,7 @@ use crate::coordination::{Coordination, bounded};
 use crate::failure::Failure;
 use crate::lease;
 use crate::owner::Workloads;
-use crate::scale::{Scaler, Time, Use};
+use crate::scale::{Order, Scaler, Time, Use};
 use crate::servers::{Activity, Servers};
 use crate::snapshot::{WorkloadKey, WorkloadKind};
 
@@ -26,6 +27,15 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often somebody who waits is looked for, besides being told.
 const LOOK_FOR_WAITING: Duration = Duration::from_millis(250);
 
+/// How often a workload may change while it is woken.
+const MAX_CONFLICTS: usize = 4;
+
+/// By whom a workload was scaled up.
+enum Woken {
+    Here,
+    Elsewhere,
+}
+
 /// What both sides look at.
 #[derive(Clone)]
 pub struct Scaling {
@@ -33,6 +43,8 @@ pub struct Scaling {
     servers: Arc<dyn Servers>,
     workloads: watch::Receiver<Arc<Workloads>>,
     scaler: Arc<Mutex<Scaler>>,
+    /// Told when something was woken, so that the others learn of its use at once.
+    woken: Arc<Notify>,
     begun: Instant,
 }
 
@@ -40,7 +52,7 @@ impl Scaling {
     /// For the workloads of one cluster.
     #[must_use]
     pub fn new(client: Client, servers: Arc<dyn Servers>, workloads: watch::Receiver<Arc<Workloads>>) -> Self {
-        Self { client, servers, workloads, scaler: Arc::default(), begun: Instant::now() }
+        Self { client, servers, workloads, scaler: Arc::default(), woken: Arc::default(), begun: Instant::now() }
     }
 
     fn now(&self) -> Time {
@@ -78,35 +90,66 @@ impl Scaling {
             let now = self.now();
             let known = self.observe(now);
             let wakes = self.scaler().wakes(now, &known.all);
-            for (key, replicas) in wakes {
+            for order in wakes {
                 let scaling = self.clone();
-                patches.spawn(async move { scaling.wake_one(key, replicas).await });
+                patches.spawn(async move { scaling.wake_one(order).await });
             }
         }
     }
 
-    async fn wake_one(&self, key: WorkloadKey, replicas: i32) {
-        tracing::info!("{key} is asked for: it is scaled from 0 to {replicas}");
-        if let Err(failure) = self.scale(&key, replicas).await {
-            tracing::warn!("{key} is not woken: {}", failure.text("patch", &resource(&key)));
-            // Not at once, if everything fails at once.
-            tokio::time::sleep(LOOK).await;
-            self.scaler().not_woken(&key);
+    async fn wake_one(&self, order: Order) {
+        let Order { key, replicas, .. } = &order;
+        match self.scale_up(&order).await {
+            Ok(Woken::Here) => tracing::info!("{key} is asked for: it is scaled from 0 to {replicas}"),
+            Ok(Woken::Elsewhere) => tracing::debug!("{key} is asked for, and somebody else has scaled it up"),
+            Err(failure) => {
+                tracing::warn!("{key} is not woken: {}", failure.text("patch", &resource(key)));
+                // Not at once, if everything fails at once.
+                tokio::time::sleep(LOOK).await;
+                self.scaler().not_woken(key);
+            }
         }
+        self.woken.notify_one();
     }
 
-    async fn scale(&self, key: &WorkloadKey, replicas: i32) -> Result<(), Failure> {
-        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+    /// Scales from zero, and nothing that somebody else has scaled up meanwhile.
+    async fn scale_up(&self, order: &Order) -> Result<Woken, Failure> {
+        let mut version = order.version.to_string();
+        for _ in 0..MAX_CONFLICTS {
+            match self.scale(&order.key, Some(order.replicas), &version).await {
+                Err(Failure::Conflict) => {}
+                done => return done.map(|_| Woken::Here),
+            }
+            // A change of nothing is answered with what there is.
+            let now = self.scale(&order.key, None, "").await?;
+            if now.spec.and_then(|spec| spec.replicas).unwrap_or_default() > 0 {
+                return Ok(Woken::Elsewhere);
+            }
+            version = now.metadata.resource_version.unwrap_or_default();
+        }
+        Err(Failure::Conflict)
+    }
+
+    /// How many replicas it is to have, if it is of this version yet. Empty: whichever it is.
+    async fn scale(&self, key: &WorkloadKey, replicas: Option<i32>, version: &str) -> Result<Scale, Failure> {
+        let mut patch = json!({});
+        if let Some(replicas) = replicas {
+            patch["spec"] = json!({ "replicas": replicas });
+        }
+        if !version.is_empty() {
+            patch["metadata"] = json!({ "resourceVersion": version });
+        }
+        let patch = Patch::Merge(patch);
         let (namespace, name, params) = (&*key.key.namespace, &*key.key.name, PatchParams::default());
         let client = self.client.clone();
         match key.kind {
             WorkloadKind::Deployment => {
                 let api: Api<Deployment> = Api::namespaced(client, namespace);
-                bounded(api.patch_scale(name, &params, &patch)).await.map(drop)
+                bounded(api.patch_scale(name, &params, &patch)).await
             }
             WorkloadKind::StatefulSet => {
                 let api: Api<StatefulSet> = Api::namespaced(client, namespace);
-                bounded(api.patch_scale(name, &params, &patch)).await.map(drop)
+                bounded(api.patch_scale(name, &params, &patch)).await
             }
         }
     }
@@ -136,6 +179,7 @@ impl Scaling {
             }
             tokio::select! {
                 _ = look.tick() => {}
+                () = self.woken.notified() => {}
                 _ = stop.changed() => {}
             }
         }
@@ -171,11 +215,17 @@ impl Scaling {
         }
         let workloads = self.observe(now);
         let downs = self.scaler().downs(now, &workloads.all, &reports);
-        for key in downs {
-            match self.scale(&key, 0).await {
-                Ok(()) => tracing::info!("{key} has been idle for its timeout: it is scaled to zero"),
+        for order in downs {
+            let Order { key, replicas, version } = &order;
+            match self.scale(key, Some(*replicas), version).await {
+                Ok(_) => {
+                    tracing::info!("{key} has been idle for its timeout: it is scaled to zero");
+                    self.scaler().ended(&order);
+                }
+                // It is another one than was looked at, which is looked at next.
+                Err(Failure::Conflict) => tracing::debug!("{key} has changed meanwhile: it is left as it is"),
                 Err(failure) => {
-                    tracing::warn!("{key} is not scaled to zero: {}", failure.text("patch", &resource(&key)));
+                    tracing::warn!("{key} is not scaled to zero: {}", failure.text("patch", &resource(key)));
                 }
             }
         }
@@ -228,7 +278,7 @@ mod tests {
     fn a_workload_has_what_all_of_its_services_have() {
         let key = WorkloadKey { kind: WorkloadKind::Deployment, key: Key::new("ns", "web") };
         let only = BTreeSet::from([key.clone()]);
-        let of_services = BTreeMap::from([("a".to_owned(), only.clone()), ("b".to_owned(), only)]);
+        let of_services = Arc::new(BTreeMap::from([("a".to_owned(), only.clone()), ("b".to_owned(), only)]));
         let workloads = Workloads { all: BTreeMap::new(), of_services };
         let activity = |service: &str, open, waiting, unused: Option<u64>| Activity {
             service: service.into(),

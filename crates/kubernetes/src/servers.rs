@@ -24,24 +24,25 @@ pub struct Activity {
 
 /// What the gateway lets others decide.
 pub trait Servers: Send + Sync {
-    /// Replaces the servers of a service. Those that stay keep their connections.
+    /// Replaces the servers of a service. Those that stay keep their connections. `without`: so many of a thousand
+    /// requests have none and are answered with 500.
     ///
     /// # Errors
     /// The gateway has no such service.
-    fn set(&self, service: &str, endpoints: &[Endpoint]) -> Result<(), String>;
+    fn set(&self, service: &str, endpoints: &[Endpoint], without: u16) -> Result<(), String>;
 
     /// What each service has now.
     fn activity(&self) -> Vec<Activity>;
 }
 
 impl Servers for Following {
-    fn set(&self, service: &str, endpoints: &[Endpoint]) -> Result<(), String> {
+    fn set(&self, service: &str, endpoints: &[Endpoint], without: u16) -> Result<(), String> {
         let server = |endpoint: &Endpoint| {
             let addr = ExternalAddr::Tcp(endpoint.address.ip().to_string(), endpoint.address.port());
             ServerSpec { weight: endpoint.weight, ..ServerSpec::new(addr) }
         };
         let servers: Vec<_> = endpoints.iter().map(server).collect();
-        self.servers().set(service, &servers).map_err(|why| why.to_string())
+        self.servers().set_with(service, &servers, without).map_err(|why| why.to_string())
     }
 
     fn activity(&self) -> Vec<Activity> {

@@ -61,7 +61,7 @@ pub struct Specified<S> {
     /// What is wanted.
     pub spec: S,
     /// What was said of it, by us and others.
-    pub status: Value,
+    pub status: Arc<Value>,
 }
 
 /// Everything that is known.
@@ -255,7 +255,7 @@ impl std::fmt::Display for WorkloadKey {
 }
 
 /// A workload that may be scaled to zero.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// Labels of its pods.
     pub labels: BTreeMap<String, String>,
@@ -267,6 +267,8 @@ pub struct Workload {
     pub min_replicas: i32,
     /// How long requests wait for the first.
     pub wake_timeout: Duration,
+    /// Which version of the object says so.
+    pub version: Arc<str>,
 }
 
 impl Snapshot {

@@ -1,5 +1,6 @@
 //! Writes what is to be said of objects, if this replica leads. A newer batch takes the place of one that waits.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::api;
-use crate::conditions::{Statuses, Subject};
+use crate::conditions::{Statuses, Subject, Wanted};
 use crate::coordination::bounded;
 use crate::failure::{self, Failure};
 use crate::snapshot::{Key, Snapshot};
@@ -22,10 +23,14 @@ const AT_ONCE: usize = 8;
 /// Patches of statuses.
 pub type Batch = Arc<Vec<(Subject, Value)>>;
 
-/// The patches that are needed for what is to be said.
+/// Objects whose status says what is to be said: which status and generation, and what.
+pub type Agreed = BTreeMap<Subject, (Arc<Value>, i64, Wanted)>;
+
+/// The patches that are needed for what is to be said. Objects that agreed and have not changed are not looked at.
 #[must_use]
-pub fn patches(snapshot: &Snapshot, statuses: &Statuses, now: &str) -> Vec<(Subject, Value)> {
-    let one = |(subject, wanted): (&Subject, &crate::conditions::Wanted)| {
+pub fn patches(snapshot: &Snapshot, statuses: &Statuses, agreed: &mut Agreed, now: &str) -> Vec<(Subject, Value)> {
+    agreed.retain(|subject, _| statuses.contains_key(subject));
+    let one = |(subject, wanted): (&Subject, &Wanted)| {
         let (status, generation) = match subject {
             Subject::GatewayClass(key) => {
                 snapshot.gateway_classes.get(key).map(|one| (&one.status, one.meta.generation))?
@@ -34,7 +39,17 @@ pub fn patches(snapshot: &Snapshot, statuses: &Statuses, now: &str) -> Vec<(Subj
             Subject::HttpRoute(key) => snapshot.http_routes.get(key).map(|one| (&one.status, one.meta.generation))?,
             Subject::Ingress(key) => snapshot.ingresses.get(key).map(|one| (&one.status, one.meta.generation))?,
         };
-        Some((subject.clone(), wanted.patch(status, generation, now)?))
+        let is_same = |known: &(Arc<Value>, i64, Wanted)| {
+            Arc::ptr_eq(&known.0, status) && known.1 == generation && known.2 == *wanted
+        };
+        if agreed.get(subject).is_some_and(is_same) {
+            return None;
+        }
+        let patch = wanted.patch(status, generation, now);
+        if patch.is_none() {
+            agreed.insert(subject.clone(), (Arc::clone(status), generation, wanted.clone()));
+        }
+        Some((subject.clone(), patch?))
     };
     statuses.iter().filter_map(one).collect()
 }
@@ -82,5 +97,34 @@ fn of(subject: &Subject) -> (ApiResource, &Key) {
             let kind = GroupVersionKind::gvk("networking.k8s.io", "v1", "Ingress");
             (ApiResource::from_gvk_with_plural(&kind, "ingresses"), key)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::GatewayClassSpec;
+    use crate::conditions::Condition;
+    use crate::snapshot::Specified;
+
+    #[test]
+    fn what_agreed_is_looked_at_again_when_it_has_changed() {
+        let key = Key::new("", "ours");
+        let mut snapshot = Snapshot::default();
+        snapshot.gateway_classes.insert(key.clone(), Specified::<GatewayClassSpec>::default());
+        let said = |condition| Statuses::from([(Subject::GatewayClass(key.clone()), Wanted::Class(vec![condition]))]);
+        let (wanted, mut agreed) = (said(Condition::yes("Accepted", "Accepted")), Agreed::new());
+        let [(_, patch)] = &patches(&snapshot, &wanted, &mut agreed, "now")[..] else { panic!("nothing is said") };
+        let mut tell = |status: &Value| {
+            snapshot.gateway_classes.get_mut(&key).unwrap().status = Arc::new(status.clone());
+            patches(&snapshot, &wanted, &mut agreed, "now").len()
+        };
+        assert_eq!((tell(&patch["status"]), tell(&patch["status"]), tell(&Value::Null)), (0, 0, 1));
+        assert_eq!(tell(&patch["status"]), 0);
+        let other = said(Condition::no("Accepted", "InvalidParameters", "x"));
+        assert_eq!(patches(&snapshot, &wanted, &mut agreed, "now"), []);
+        assert_eq!(patches(&snapshot, &other, &mut agreed, "now").len(), 1);
+        assert_eq!(patches(&snapshot, &Statuses::new(), &mut agreed, "now"), []);
+        assert!(agreed.is_empty());
     }
 }

@@ -43,6 +43,8 @@ pub struct Translation {
     pub ports: BTreeSet<u16>,
     /// The sections.
     pub text: String,
+    /// Where those begin in it that can be read by themselves: services and routes.
+    pub sections: Vec<usize>,
     /// How many routes are in it.
     pub routes: usize,
     /// Certificates by the name of their files without the ending.
@@ -57,6 +59,7 @@ pub struct Translation {
 #[must_use]
 pub fn translate(snapshot: &Snapshot, options: &Options, checks: &mut Checks) -> Translation {
     let mut doors = Doors::of(snapshot, options);
+    let ingresses = ingress::listen(snapshot, &mut doors, options);
     let mut work = Work::new(snapshot, checks);
     let mut statuses = BTreeMap::new();
     listeners::classes(snapshot, options, &mut statuses);
@@ -71,21 +74,30 @@ pub fn translate(snapshot: &Snapshot, options: &Options, checks: &mut Checks) ->
         let parents = rules::route(&mut work, &mut doors, key, route, attachments);
         statuses.insert(Subject::HttpRoute(key.clone()), Wanted::Parents(parents));
     }
-    ingress::all(&mut work, &mut doors, options, &mut statuses);
+    ingress::all(&mut work, &ingresses, options, &mut statuses);
+    if let Err(why) = rules::keep_apart(&mut work, &doors) {
+        tracing::warn!("listeners of one port are not kept apart: {why}");
+    }
     let Work { backends, pieces, .. } = work;
     let mut text = doors.certificates_text(&options.certificates);
     let used: BTreeSet<&str> = pieces.iter().filter_map(|piece| piece.service.as_deref()).collect();
     let mut services = backends.services;
     services.retain(|name, _| used.contains(name.as_str()));
+    let mut sections = Vec::with_capacity(services.len() + pieces.len());
     for (name, service) in &services {
+        sections.push(text.len());
         service.write(name, &mut text);
     }
-    pieces.iter().for_each(|piece| text.push_str(&piece.text));
+    for piece in &pieces {
+        sections.push(text.len());
+        text.push_str(&piece.text);
+    }
     doors.statuses(snapshot, options, &mut statuses);
     Translation {
         listen: doors.listen(options),
         ports: doors.ports(),
         text,
+        sections,
         routes: pieces.len(),
         files: doors.files(),
         backends: services.into_iter().map(|(name, service)| (name, service.backend)).collect(),

@@ -3,7 +3,7 @@
 //! A watch that fails comes back after a pause that grows to [`MAX_PAUSE`]; until then what is known stays. One of a
 //! kind that the cluster does not have counts as one of an empty list, and is tried again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -40,6 +40,8 @@ const CALL_SECONDS: u32 = 60;
 pub enum Effect {
     /// Nothing.
     Nothing,
+    /// Perhaps something is to be said of objects.
+    Statuses,
     /// Other endpoints.
     Endpoints,
     /// Perhaps another configuration.
@@ -75,7 +77,8 @@ struct Kind<K, I, V> {
     plural: &'static str,
     group: &'static str,
     config: Config,
-    effect: Effect,
+    /// What it means that the one has become the other.
+    effect: fn(Option<&V>, Option<&V>) -> Effect,
     keep: Arc<dyn Fn(K) -> Option<V> + Send + Sync>,
     key: fn(&K) -> I,
     place: fn(&mut Snapshot) -> &mut BTreeMap<I, V>,
@@ -102,7 +105,7 @@ where
         plural,
         group,
         config: Config::default().timeout(CALL_SECONDS),
-        effect: Effect::Configuration,
+        effect: |_, _| Effect::Configuration,
         keep: Arc::new(keep),
         key: |object| convert::key(object.meta()),
         place,
@@ -119,7 +122,7 @@ fn workload<K: Resource + 'static>(
         plural,
         group: "apps",
         config: Config::default().timeout(CALL_SECONDS),
-        effect: Effect::Configuration,
+        effect: of_workload,
         keep: Arc::new(keep),
         key,
         place: |all| &mut all.workloads,
@@ -127,23 +130,53 @@ fn workload<K: Resource + 'static>(
     }
 }
 
+/// What was said of an object is nothing that the configuration says.
+fn of_specified<S: PartialEq>(old: Option<&Specified<S>>, new: Option<&Specified<S>>) -> Effect {
+    let said = |object: &Specified<S>| object.meta.annotations.clone();
+    let is_same = match (old, new) {
+        (Some(old), Some(new)) => {
+            old.spec == new.spec && old.meta.created == new.meta.created && said(old) == said(new)
+        }
+        _ => false,
+    };
+    if is_same { Effect::Statuses } else { Effect::Configuration }
+}
+
+/// How many replicas a workload has is nothing that the configuration says.
+fn of_workload(old: Option<&Workload>, new: Option<&Workload>) -> Effect {
+    let said = |workload: &Workload| (workload.labels.clone(), workload.wake_timeout);
+    if old.map(said) == new.map(said) { Effect::Endpoints } else { Effect::Configuration }
+}
+
+/// What it means that one list has become another.
+fn of_all<'a, I: Ord, V: PartialEq + 'a>(
+    old: &BTreeMap<&'a I, &'a V>,
+    new: &BTreeMap<&'a I, &'a V>,
+    effect: fn(Option<&V>, Option<&V>) -> Effect,
+) -> Effect {
+    let keys: BTreeSet<&I> = old.keys().chain(new.keys()).copied().collect();
+    let pairs = keys.into_iter().map(|key| (old.get(key).copied(), new.get(key).copied()));
+    pairs.filter(|(old, new)| old != new).map(|(old, new)| effect(old, new)).max().unwrap_or(Effect::Nothing)
+}
+
 /// Specification and status as they are.
 fn specified<S: Clone>(object: Object<S, Value>) -> Option<Specified<S>> {
     let Object { metadata, spec, status, .. } = object;
-    Some(Specified { meta: convert::meta(&metadata), spec, status: status.unwrap_or_default() })
+    Some(Specified { meta: convert::meta(&metadata), spec, status: Arc::new(status.unwrap_or_default()) })
 }
 
 impl Watches {
     /// Starts all of them. There is a first configuration when as many as there are tasks are synced.
     pub fn start(&self, tasks: &mut JoinSet<()>) {
-        let classes = kind("gatewayclasses", api::GROUP, specified::<GatewayClassSpec>, |all| &mut all.gateway_classes);
+        let mut classes =
+            kind("gatewayclasses", api::GROUP, specified::<GatewayClassSpec>, |all| &mut all.gateway_classes);
+        classes.effect = of_specified;
         self.spawn(tasks, Api::all_with(self.client.clone(), &api::resource("GatewayClass")), classes, None);
-        self.of_gateway_api(
-            tasks,
-            "Gateway",
-            &kind("gateways", api::GROUP, specified::<GatewaySpec>, |all| &mut all.gateways),
-        );
-        let routes = kind("httproutes", api::GROUP, specified::<HttpRouteSpec>, |all| &mut all.http_routes);
+        let mut gateways = kind("gateways", api::GROUP, specified::<GatewaySpec>, |all| &mut all.gateways);
+        gateways.effect = of_specified;
+        self.of_gateway_api(tasks, "Gateway", &gateways);
+        let mut routes = kind("httproutes", api::GROUP, specified::<HttpRouteSpec>, |all| &mut all.http_routes);
+        routes.effect = of_specified;
         self.of_gateway_api(tasks, "HTTPRoute", &routes);
         let grants = |object: Object<ReferenceGrantSpec, Value>| Some(object.spec);
         self.of_gateway_api(
@@ -154,7 +187,9 @@ impl Watches {
 
         let networking = "networking.k8s.io";
         let ingresses = |object| Some(convert::ingress(object));
-        self.namespaced(tasks, &kind::<Ingress, _>("ingresses", networking, ingresses, |all| &mut all.ingresses));
+        let mut ingresses = kind::<Ingress, _>("ingresses", networking, ingresses, |all| &mut all.ingresses);
+        ingresses.effect = of_specified;
+        self.namespaced(tasks, &ingresses);
         let classes = |object| Some(convert::ingress_class(object));
         let classes = kind::<IngressClass, _>("ingressclasses", networking, classes, |all| &mut all.ingress_classes);
         self.spawn(tasks, Api::all(self.client.clone()), classes, None);
@@ -171,7 +206,7 @@ impl Watches {
 
         let mut slices =
             kind::<EndpointSlice, _>("endpointslices", "discovery.k8s.io", convert::slice, |all| &mut all.slices);
-        slices.effect = Effect::Endpoints;
+        slices.effect = |_, _| Effect::Endpoints;
         self.namespaced(tasks, &slices);
         self.namespaced(
             tasks,
@@ -318,12 +353,12 @@ where
                 self.change(Box::new(move |snapshot| {
                     let known = place(snapshot);
                     let is_of = |key: &I| namespace.as_deref().is_none_or(|one| namespace_of(key) == one);
-                    let is_same = known.iter().filter(|(key, _)| is_of(key)).eq(found.iter());
-                    if is_same {
-                        return Effect::Nothing;
+                    let before = known.iter().filter(|(key, _)| is_of(key)).collect();
+                    let effect = of_all(&before, &found.iter().collect(), effect);
+                    if effect > Effect::Nothing {
+                        known.retain(|key, _| !is_of(key));
+                        known.extend(found);
                     }
-                    known.retain(|key, _| !is_of(key));
-                    known.extend(found);
                     effect
                 }))
                 .await?;
@@ -337,6 +372,7 @@ where
                     if known.get(&key) == value.as_ref() {
                         return Effect::Nothing;
                     }
+                    let effect = effect(known.get(&key), value.as_ref());
                     match value {
                         Some(value) => drop(known.insert(key, value)),
                         None => drop(known.remove(&key)),
@@ -349,7 +385,7 @@ where
                 let key = (self.kind.key)(&object);
                 let (place, effect) = (self.kind.place, self.kind.effect);
                 let removed = move |snapshot: &mut Snapshot| match place(snapshot).remove(&key) {
-                    Some(_) => effect,
+                    Some(old) => effect(Some(&old), None),
                     None => Effect::Nothing,
                 };
                 self.change(Box::new(removed)).await?;
@@ -403,5 +439,50 @@ fn failure_of(error: &watcher::Error) -> Failure {
         }
         watcher::Error::WatchError(status) => Failure::of_status(status),
         watcher::Error::NoResourceVersion => Failure::Other(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(replicas: i32, wake_seconds: u64) -> Workload {
+        let wake_timeout = Duration::from_secs(wake_seconds);
+        Workload { replicas, wake_timeout, version: replicas.to_string().into(), ..Workload::default() }
+    }
+
+    #[test]
+    fn what_is_said_of_an_object_is_no_part_of_the_configuration() {
+        let object = |class: &str, generation: i64, status: &str| {
+            let spec = GatewaySpec { gateway_class_name: class.to_owned(), ..GatewaySpec::default() };
+            let meta = crate::snapshot::Meta { generation, ..Default::default() };
+            Specified { meta, spec, status: Arc::new(status.into()) }
+        };
+        let before = object("a", 1, "");
+        assert_eq!(of_specified(Some(&before), Some(&object("a", 1, "new"))), Effect::Statuses);
+        assert_eq!(of_specified(Some(&before), Some(&object("a", 2, ""))), Effect::Statuses);
+        assert_eq!(of_specified(Some(&before), Some(&object("b", 2, ""))), Effect::Configuration);
+        assert_eq!(of_specified(None, Some(&before)), Effect::Configuration);
+    }
+
+    #[test]
+    fn replicas_of_a_workload_are_no_part_of_the_configuration() {
+        let (none, one, patient) = (workload(0, 60), workload(1, 60), workload(1, 90));
+        assert_eq!(of_workload(Some(&none), Some(&one)), Effect::Endpoints);
+        assert_eq!(of_workload(Some(&one), Some(&patient)), Effect::Configuration);
+        assert_eq!(of_workload(None, Some(&one)), Effect::Configuration);
+        assert_eq!(of_workload(Some(&one), None), Effect::Configuration);
+    }
+
+    #[test]
+    fn a_list_means_as_much_as_the_largest_of_its_changes() {
+        let (none, one, patient) = (workload(0, 60), workload(1, 60), workload(1, 90));
+        let check = |old: &[(&u8, &Workload)], new: &[(&u8, &Workload)]| {
+            of_all(&old.iter().copied().collect(), &new.iter().copied().collect(), of_workload)
+        };
+        assert_eq!(check(&[(&1, &none)], &[(&1, &none)]), Effect::Nothing);
+        assert_eq!(check(&[(&1, &none), (&2, &one)], &[(&1, &one), (&2, &one)]), Effect::Endpoints);
+        assert_eq!(check(&[(&1, &none), (&2, &one)], &[(&1, &one), (&2, &patient)]), Effect::Configuration);
+        assert_eq!(check(&[(&1, &none)], &[]), Effect::Configuration);
     }
 }

@@ -19,8 +19,19 @@ fn workloads(replicas: i32) -> BTreeMap<WorkloadKey, Workload> {
         idle_timeout: IDLE,
         min_replicas: 2,
         wake_timeout: Duration::from_secs(60),
+        version: "1".into(),
     };
     BTreeMap::from([(key(), workload)])
+}
+
+/// The same as another version of it.
+fn version(replicas: i32, version: &str) -> BTreeMap<WorkloadKey, Workload> {
+    let workload = |(key, workload)| (key, Workload { version: version.into(), ..workload });
+    workloads(replicas).into_iter().map(workload).collect()
+}
+
+fn to(replicas: i32) -> Order {
+    Order { key: key(), replicas, version: "1".into() }
 }
 
 fn uses(open: usize, waiting: usize, last: Option<Time>) -> BTreeMap<WorkloadKey, Use> {
@@ -34,7 +45,7 @@ fn idle_for_its_timeout_and_no_sooner() {
     assert_eq!(scaler.downs(159 * S, &workloads(1), &[]), []);
     scaler.observe(159 * S, &workloads(1), &uses(0, 0, Some(150 * S)));
     assert_eq!(scaler.downs(209 * S, &workloads(1), &[]), []);
-    assert_eq!(scaler.downs(210 * S, &workloads(1), &[]), [key()]);
+    assert_eq!(scaler.downs(210 * S, &workloads(1), &[]), [to(0)]);
 }
 
 #[test]
@@ -50,7 +61,7 @@ fn never_while_something_is_open_or_waits() {
     let said = |unused| Report { seen: 995 * S, unused: BTreeMap::from([(key(), unused)]) };
     assert_eq!(scaler.downs(1000 * S, &workloads(1), &[said(None)]), []);
     assert_eq!(scaler.downs(1000 * S, &workloads(1), &[said(Some(10 * S))]), []);
-    assert_eq!(scaler.downs(1000 * S, &workloads(1), &[said(Some(60 * S)), Report::default()]), [key()]);
+    assert_eq!(scaler.downs(1000 * S, &workloads(1), &[said(Some(60 * S)), Report::default()]), [to(0)]);
 }
 
 #[test]
@@ -60,7 +71,7 @@ fn what_somebody_has_just_scaled_up_is_left_alone() {
     assert_eq!(scaler.downs(1000 * S, &workloads(0), &[]), []);
     scaler.observe(1000 * S, &workloads(3), &uses(0, 0, Some(S)));
     assert_eq!(scaler.downs(1059 * S, &workloads(3), &[]), []);
-    assert_eq!(scaler.downs(1060 * S, &workloads(3), &[]), [key()]);
+    assert_eq!(scaler.downs(1060 * S, &workloads(3), &[]), [to(0)]);
 }
 
 #[test]
@@ -72,23 +83,54 @@ fn a_new_leader_knows_since_when_it_has_looked() {
     assert_eq!(scaler.downs(64 * S, &workloads(1), &[]), []);
     // Silent since 5 s: it may have used it until SILENT_AFTER behind that.
     assert_eq!(scaler.downs(94 * S, &workloads(1), std::slice::from_ref(&before)), []);
-    assert_eq!(scaler.downs(95 * S, &workloads(1), &[before]), [key()]);
+    assert_eq!(scaler.downs(95 * S, &workloads(1), &[before]), [to(0)]);
 }
 
 #[test]
 fn woken_once_and_again_if_nothing_comes_of_it() {
     let mut scaler = Scaler::default();
     scaler.observe(S, &workloads(0), &uses(0, 1, Some(S)));
-    assert_eq!(scaler.wakes(S, &workloads(0)), [(key(), 2)]);
+    assert_eq!(scaler.wakes(S, &workloads(0)), [to(2)]);
     assert_eq!(scaler.wakes(2 * S, &workloads(0)), []);
-    assert_eq!(scaler.wakes(6 * S, &workloads(0)), [(key(), 2)]);
+    assert_eq!(scaler.wakes(6 * S, &workloads(0)), [to(2)]);
     // The API server is away: at once again.
     scaler.not_woken(&key());
-    assert_eq!(scaler.wakes(6 * S, &workloads(0)), [(key(), 2)]);
+    assert_eq!(scaler.wakes(6 * S, &workloads(0)), [to(2)]);
     scaler.observe(7 * S, &workloads(2), &uses(0, 1, Some(S)));
     assert_eq!(scaler.wakes(20 * S, &workloads(2)), []);
     scaler.observe(21 * S, &workloads(0), &uses(0, 0, Some(20 * S)));
     assert_eq!(scaler.wakes(21 * S, &workloads(0)), [], "nobody waits");
+}
+
+#[test]
+fn what_was_scaled_to_zero_is_not_scaled_again_before_that_is_seen() {
+    // The leader's own watch is late: in between another replica wakes it, and nobody takes that back.
+    let (mut scaler, old) = (Scaler::default(), workloads(1));
+    scaler.observe(Time::ZERO, &old, &uses(0, 0, None));
+    assert_eq!(scaler.downs(60 * S, &old, &[]), [to(0)]);
+    scaler.ended(&to(0));
+    assert_eq!(scaler.downs(61 * S, &old, &[]), []);
+    scaler.observe(62 * S, &old, &uses(0, 0, None));
+    assert_eq!(scaler.downs(62 * S, &old, &[]), [], "the same version");
+    // That it had none was never seen: it is up since it was seen to be woken.
+    let woken = version(1, "3");
+    scaler.observe(63 * S, &woken, &uses(0, 0, None));
+    assert_eq!(scaler.downs(122 * S, &woken, &[]), []);
+    assert_eq!(scaler.downs(123 * S, &woken, &[]), [Order { version: "3".into(), ..to(0) }]);
+}
+
+#[test]
+fn who_comes_between_its_end_and_the_word_of_it_wakes_it() {
+    let (mut scaler, old) = (Scaler::default(), workloads(1));
+    scaler.observe(Time::ZERO, &old, &uses(0, 0, None));
+    scaler.ended(&to(0));
+    scaler.observe(S, &old, &uses(0, 1, Some(S)));
+    assert_eq!(scaler.wakes(S, &old), [to(2)], "by a version that the API server refuses, which asks for the newest");
+    // Somebody has scaled it to zero once more, and only that was seen.
+    let again = version(0, "4");
+    scaler.observe(2 * S, &again, &uses(0, 1, Some(S)));
+    assert_eq!(scaler.wakes(2 * S, &again), []);
+    assert_eq!(scaler.wakes(6 * S, &again), [Order { version: "4".into(), ..to(2) }]);
 }
 
 #[test]

@@ -63,7 +63,8 @@ impl Named {
 }
 
 impl Backends {
-    /// The service for one or several that share the requests; none: nobody gets any.
+    /// The service for one or several that share the requests; none: nobody gets any. `lost` is the share of those that
+    /// cannot be had.
     ///
     /// # Errors
     /// They do not speak the same.
@@ -72,6 +73,7 @@ impl Backends {
         snapshot: &Snapshot,
         of_rule: &str,
         resolved: Vec<Resolved>,
+        lost: u64,
     ) -> Result<Option<String>, Unresolved> {
         let mut shared: Vec<Resolved> = resolved.into_iter().filter(|one| one.part.weight > 0).collect();
         let Some(first) = shared.first() else { return Ok(None) };
@@ -79,8 +81,9 @@ impl Backends {
         if shared.iter().any(|one| one.transport != transport) {
             return Err(("UnsupportedProtocol", "the backends of one rule speak different protocols".to_owned()));
         }
+        let without = share(lost, shared.iter().map(|one| u64::from(one.part.weight)).sum());
         let name = match &mut shared[..] {
-            [one] => {
+            [one] if without == 0 => {
                 one.part.weight = 1;
                 name(&format!("{}_{}_{}", one.part.service.namespace, one.part.service.name, one.number))
             }
@@ -91,10 +94,17 @@ impl Backends {
         let wait = workloads.values().map(|workload| workload.wake_timeout).max().unwrap_or(GAP);
         let workloads: BTreeSet<_> = workloads.into_keys().cloned().collect();
         let parts = shared.into_iter().map(|one| one.part).collect();
-        let named = Named { backend: Backend { parts, workloads }, transport, wait };
+        let named = Named { backend: Backend { parts, workloads, without }, transport, wait };
         self.services.entry(name.clone()).or_insert(named);
         Ok(Some(name))
     }
+}
+
+/// Of a thousand requests; none of them is lost if there is any to be had, and the other way round.
+fn share(lost: u64, had: u64) -> u16 {
+    let thousandths = lost.saturating_mul(1000) / (lost + had).max(1);
+    let least = u64::from(lost > 0);
+    u16::try_from(thousandths.clamp(least, 999)).unwrap_or(999)
 }
 
 /// A name that the configuration takes, and that no other text has.
@@ -175,6 +185,14 @@ pub(super) fn of_service(snapshot: &Snapshot, key: &Key, port: &PortRef, weight:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares() {
+        assert_eq!(
+            [share(0, 5), share(1, 1), share(1, 3), share(1, 1_000_000), share(1_000_000, 1)],
+            [0, 500, 250, 1, 999]
+        );
+    }
 
     #[test]
     fn names_are_valid_and_their_own() {

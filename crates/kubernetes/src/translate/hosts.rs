@@ -17,15 +17,19 @@ pub(super) fn shared(listener: Option<&str>, route: &[String]) -> Vec<Option<Str
     }
 }
 
-/// The one of two that says more, if it is for hosts of the other.
-fn narrower(one: &str, other: &str) -> Option<String> {
-    let within = |inner: &str, outer: &str| match outer.strip_prefix('*') {
+/// Whether all hosts of one are hosts of the other.
+pub(super) fn within(inner: &str, outer: &str) -> bool {
+    match outer.strip_prefix('*') {
         None => inner == outer,
         Some(suffix) => {
             let inner = inner.strip_prefix('*').unwrap_or(inner);
             inner.ends_with(suffix) && (inner.len() > suffix.len() || inner == suffix && is_wildcard_twin(inner, outer))
         }
-    };
+    }
+}
+
+/// The one of two that says more, if it is for hosts of the other.
+fn narrower(one: &str, other: &str) -> Option<String> {
     if within(other, one) {
         return Some(other.to_owned());
     }

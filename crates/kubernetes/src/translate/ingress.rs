@@ -6,8 +6,8 @@ use super::backends::{self, Unresolved};
 use super::listeners::{Doors, Protocol};
 use super::model::Options;
 use super::rules::cached;
-use super::text::{Table, inline, quoted};
-use super::work::{Piece, Work};
+use super::text::{inline, quoted};
+use super::work::{Piece, Place, Work};
 use crate::api::INGRESS_CONTROLLER;
 use crate::conditions::{Statuses, Subject, Wanted};
 use crate::snapshot::{IngressBackend, IngressSpec, Key, Snapshot, Specified};
@@ -23,24 +23,36 @@ struct Leads {
     service: Option<String>,
 }
 
+/// An Ingress of ours, and where it is listened on.
+pub(super) struct Listened<'a> {
+    key: &'a Key,
+    ingress: &'a Specified<IngressSpec>,
+    ports: BTreeSet<u16>,
+    has_tls: bool,
+}
+
 /// One path of an Ingress.
-struct Place<'a> {
+struct Path<'a> {
     host: Option<&'a str>,
     path: &'a str,
     exact: bool,
     backend: &'a IngressBackend,
 }
 
-/// Puts all Ingresses of our class into the configuration.
-pub(super) fn all(work: &mut Work<'_>, doors: &mut Doors, options: &Options, statuses: &mut Statuses) {
-    let snapshot = work.snapshot;
+/// Listens for all Ingresses of our class.
+pub(super) fn listen<'a>(snapshot: &'a Snapshot, doors: &mut Doors, options: &Options) -> Vec<Listened<'a>> {
     let mut ours: Vec<_> =
         snapshot.ingresses.iter().filter(|(_, ingress)| is_ours(snapshot, options, &ingress.spec)).collect();
     // The older one of two with the same host and path wins.
     ours.sort_by_key(|(key, ingress)| (ingress.meta.created, (*key).clone()));
-    for (key, ingress) in ours {
-        one(work, doors, options, key, ingress);
-        statuses.insert(Subject::Ingress(key.clone()), Wanted::Addresses(options.addresses.clone()));
+    ours.into_iter().map(|(key, ingress)| listen_for(snapshot, doors, options, key, ingress)).collect()
+}
+
+/// Puts them into the configuration.
+pub(super) fn all(work: &mut Work<'_>, listened: &[Listened<'_>], options: &Options, statuses: &mut Statuses) {
+    for one in listened {
+        routes(work, one, options);
+        statuses.insert(Subject::Ingress(one.key.clone()), Wanted::Addresses(options.addresses.clone()));
     }
 }
 
@@ -53,7 +65,13 @@ fn is_ours(snapshot: &Snapshot, options: &Options, ingress: &IngressSpec) -> boo
     classes.any(|(key, class)| class.controller == INGRESS_CONTROLLER && is_wanted(&key.name))
 }
 
-fn one(work: &mut Work<'_>, doors: &mut Doors, options: &Options, key: &Key, ingress: &Specified<IngressSpec>) {
+fn listen_for<'a>(
+    snapshot: &Snapshot,
+    doors: &mut Doors,
+    options: &Options,
+    key: &'a Key,
+    ingress: &'a Specified<IngressSpec>,
+) -> Listened<'a> {
     let mut ports = BTreeSet::new();
     let mut add = |doors: &mut Doors, port, protocol| {
         let listened = options.listened(port);
@@ -64,28 +82,33 @@ fn one(work: &mut Work<'_>, doors: &mut Doors, options: &Options, key: &Key, ing
         }
     };
     add(doors, HTTP, Protocol::Http);
-    let has_tls = certificates(work.snapshot, doors, key, &ingress.spec);
+    let has_tls = certificates(snapshot, doors, key, &ingress.spec);
     if has_tls {
         add(doors, HTTPS, Protocol::Https);
     }
+    Listened { key, ingress, ports, has_tls }
+}
+
+fn routes(work: &mut Work<'_>, listened: &Listened<'_>, options: &Options) {
+    let Listened { key, ingress, ports, has_tls } = listened;
     let mut places = Vec::new();
     for rule in &ingress.spec.rules {
         for path in &rule.paths {
             let (host, backend) = (rule.host.as_deref(), &path.backend);
             let text = if path.path.is_empty() { "/" } else { &path.path };
-            places.push(Place { host, path: text, exact: path.exact, backend });
+            places.push(Path { host, path: text, exact: path.exact, backend });
         }
         if let (true, Some(backend)) = (rule.paths.is_empty(), &ingress.spec.default_backend) {
-            places.push(Place { host: rule.host.as_deref(), path: "/", exact: false, backend });
+            places.push(Path { host: rule.host.as_deref(), path: "/", exact: false, backend });
         }
     }
     if let Some(backend) = &ingress.spec.default_backend {
-        places.push(Place { host: None, path: "/", exact: false, backend });
+        places.push(Path { host: None, path: "/", exact: false, backend });
     }
-    let to_https = has_tls && ingress.meta.annotations.get("ssl-redirect").is_none_or(|value| value != "false");
+    let to_https = *has_tls && ingress.meta.annotations.get("ssl-redirect").is_none_or(|value| value != "false");
     for place in places {
         let cache = ingress.meta.annotations.get("cache").map(String::as_str);
-        if let Err((_, why)) = route(work, options, key, &place, &ports, to_https, cache) {
+        if let Err((_, why)) = route(work, options, key, &place, ports, to_https, cache) {
             tracing::warn!("Ingress {key}: {}{}: {why}", place.host.unwrap_or_default(), place.path);
         }
     }
@@ -115,7 +138,7 @@ fn route(
     work: &mut Work<'_>,
     options: &Options,
     key: &Key,
-    place: &Place<'_>,
+    place: &Path<'_>,
     ports: &BTreeSet<u16>,
     to_https: bool,
     cache: Option<&str>,
@@ -138,7 +161,7 @@ fn route(
             backends::of_service(work.snapshot, &service, &place.backend.port, 1)
         }
     };
-    let (leads, service, unresolved) = match found.and_then(|one| work.backends.add(work.snapshot, "", vec![one])) {
+    let (leads, service, unresolved) = match found.and_then(|one| work.backends.add(work.snapshot, "", vec![one], 0)) {
         Ok(Some(name)) => (("service", quoted(&name)), Some(name), None),
         Ok(None) => (("respond", "503".to_owned()), None, None),
         Err(why) => (("respond", "503".to_owned()), None, Some(why)),
@@ -149,29 +172,22 @@ fn route(
 
 fn push(
     work: &mut Work<'_>,
-    place: &Place<'_>,
+    place: &Path<'_>,
     ports: &[u16],
     leads: Leads,
     cache: Option<&str>,
 ) -> Result<(), Unresolved> {
-    let Place { host, path, exact, .. } = *place;
+    let Path { host, path, exact, .. } = *place;
     let path = if exact || path.len() == 1 { path } else { path.strip_suffix('/').unwrap_or(path) };
-    let mut table = Table::default();
-    if let Some(host) = host {
-        table.set("host", quoted(&host.to_ascii_lowercase()));
-    }
-    table.set("path", quoted(path));
-    if exact {
-        table.set("exact", "true".to_owned());
-    }
     let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
     let when = inline([("ports".to_owned(), format!("[{}]", ports.join(", ")))]);
-    let place = format!("{}{path}{}{when}", host.unwrap_or("*"), if exact { "=" } else { "" });
-    table.set("when", when);
+    let host = host.map(str::to_ascii_lowercase);
+    let place = Place { host: host.as_deref(), path, exact, conditions: Some(&when) };
+    let mut table = place.table();
     if let ("service", Some(cache)) = (leads.key, cache) {
         table.set("cache", cached(cache));
     }
     table.set(leads.key, leads.value);
     table.set("https", quoted("allow"));
-    work.push(&Piece { place, service: leads.service, table }).map_err(|why| ("UnsupportedValue", why))
+    work.push(&Piece { place: place.text(), service: leads.service, table }).map_err(|why| ("UnsupportedValue", why))
 }

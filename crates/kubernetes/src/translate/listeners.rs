@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::hosts;
 use super::model::Options;
 use super::text::{Table, quoted};
 use crate::api::{GATEWAY_CONTROLLER, GROUP, Listener, ObjectRef, Selector};
@@ -69,6 +70,11 @@ impl Door {
             && self.conflicted.is_none()
             && self.takes_http_routes
             && (self.protocol == Protocol::Http || !self.certificates.is_empty())
+    }
+
+    /// Its host as routes have it.
+    fn host(&self) -> Option<String> {
+        self.hostname.as_deref().map(str::to_ascii_lowercase)
     }
 
     /// Whether routes of a namespace may come.
@@ -252,6 +258,27 @@ impl Doors {
         self.spoken().into_iter().map(address).collect()
     }
 
+    /// Whether a host of a door's routes is one of another door of the same port, with more of a host.
+    pub(super) fn is_of_narrower(&self, index: usize, host: Option<&str>) -> bool {
+        let (Some(door), Some(host)) = (self.all.get(index), host) else { return false };
+        let mut others = self.all.iter().filter(|other| other.is_open() && other.listened == door.listened);
+        others.any(|other| {
+            let own = other.host();
+            own.as_deref().is_some_and(|own| is_narrower(Some(own), door.host().as_deref()) && hosts::within(host, own))
+        })
+    }
+
+    /// Hosts of doors, with the port, whose requests routes of another door or of Ingresses would take as well.
+    pub(super) fn narrower(&self) -> BTreeSet<(String, u16)> {
+        let open = || self.all.iter().filter(|door| door.is_open());
+        let is_wider = |door: &Door, other: &Door| {
+            other.listened == door.listened && is_narrower(door.host().as_deref(), other.host().as_deref())
+        };
+        let is_apart =
+            |door: &&Door| self.more.contains_key(&door.listened) || open().any(|other| is_wider(door, other));
+        open().filter(is_apart).filter_map(|door| Some((door.host()?, door.listened))).collect()
+    }
+
     /// A route has a door.
     pub(super) fn attached(&mut self, door: usize, route: &Key) {
         if let Some(door) = self.all.get_mut(door) {
@@ -303,6 +330,15 @@ impl Doors {
             };
             statuses.insert(Subject::Gateway(key.clone()), wanted);
         }
+    }
+}
+
+/// Whether one host is a part of the other; none: all hosts.
+fn is_narrower(one: Option<&str>, other: Option<&str>) -> bool {
+    match (one, other) {
+        (Some(_), None) => true,
+        (Some(one), Some(other)) => one != other && hosts::within(one, other),
+        (None, _) => false,
     }
 }
 

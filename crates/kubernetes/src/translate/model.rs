@@ -42,6 +42,8 @@ pub struct Backend {
     pub parts: Vec<BackendPart>,
     /// What is woken for it.
     pub workloads: BTreeSet<WorkloadKey>,
+    /// So many of a thousand requests are for backends that cannot be had.
+    pub without: u16,
 }
 
 /// A Service with its share.

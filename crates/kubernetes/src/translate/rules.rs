@@ -6,7 +6,7 @@ use super::attach::Attachment;
 use super::backends::{self, Unresolved};
 use super::listeners::{Door, Doors};
 use super::text::{Table, inline, list, quoted};
-use super::work::{Piece, Work, parent_status};
+use super::work::{Piece, Place, Work, parent_status};
 use crate::api::{Filter, HeaderModifier, HttpRouteSpec, Match, PathModifier, Redirect, Rule, UrlRewrite};
 use crate::conditions::{Condition, ParentStatus};
 use crate::duration;
@@ -14,6 +14,9 @@ use crate::snapshot::{Key, Specified};
 
 /// A status for a rule that leads nowhere (Gateway API, HTTPRouteRule.backendRefs).
 const LEADS_NOWHERE: &str = "500";
+
+/// A status for a request that a listener has no route for.
+const NO_ROUTE: &str = "404";
 
 /// Puts a route into the configuration, and says what came of it at each parent.
 pub(super) fn route(
@@ -77,7 +80,7 @@ impl Places {
             let Some(door) = doors.all.get(*index).filter(|door| door.is_open()) else { continue };
             let Door { port, listened, protocol, .. } = door;
             let entry = Entry { scheme: protocol.scheme(), port: *port, listened: *listened };
-            for host in of_door {
+            for host in of_door.iter().filter(|host| !doors.is_of_narrower(*index, host.as_deref())) {
                 hosts.entry(host.clone()).or_default().insert(entry);
             }
         }
@@ -127,24 +130,30 @@ impl OfRule<'_> {
                 for piece in pieces(host.as_deref(), entries, places, &one, &leads, &common)? {
                     work.push(&piece).map_err(|why| whole(&why))?;
                 }
+                if let (Some(host), true) = (host, one.is_everything()) {
+                    work.taken.extend(entries.iter().map(|entry| (host.clone(), entry.listened)));
+                }
             }
         }
         Ok(())
     }
 
     fn backends(&self, work: &mut Work<'_>, rule: &Rule, unresolved: &mut Option<Unresolved>) -> Result<Leads, String> {
-        let mut resolved = Vec::new();
+        let (mut resolved, mut lost) = (Vec::new(), 0);
         for reference in &rule.backend_refs {
             if !reference.filters.is_empty() {
                 return Err("filters of backendRefs are not supported".to_owned());
             }
             match backends::of_route(work.snapshot, self.key, reference) {
                 Ok(one) => resolved.push(one),
-                Err(why) => *unresolved = Some(why),
+                Err(why) => {
+                    *unresolved = Some(why);
+                    lost += u64::from(reference.weight.unwrap_or(1));
+                }
             }
         }
         let name = format!("{}_{}_r{}", self.key.namespace, self.key.name, self.index);
-        match work.backends.add(work.snapshot, &name, resolved) {
+        match work.backends.add(work.snapshot, &name, resolved, lost) {
             Ok(Some(service)) => Ok(Leads::Service(service)),
             Ok(None) => Ok(Leads::Nowhere),
             Err(why) => {
@@ -205,22 +214,12 @@ fn pieces(
         Leads::Nowhere | Leads::Redirect(_) => None,
     };
     let piece = |ports: Vec<u16>, leads: &dyn Fn(&mut Table)| {
-        let mut table = Table::default();
         let conditions = one.conditions(&ports);
-        let place = format!("{}{}{}{conditions:?}", host.unwrap_or("*"), one.path, if one.exact { "=" } else { "" });
-        if let Some(host) = host {
-            table.set("host", quoted(host));
-        }
-        table.set("path", quoted(one.path));
-        if one.exact {
-            table.set("exact", "true".to_owned());
-        }
-        if let Some(conditions) = conditions {
-            table.set("when", conditions);
-        }
+        let place = Place { host, path: one.path, exact: one.exact, conditions: conditions.as_deref() };
+        let mut table = place.table();
         leads(&mut table);
         table.extend(common);
-        Piece { place, service: service.clone(), table }
+        Piece { place: place.text(), service: service.clone(), table }
     };
     match leads {
         Leads::Redirect(redirect) => {
@@ -279,6 +278,12 @@ impl<'a> Matched<'a> {
         // What is below `/a/` is below `/a`.
         let path = if exact || path.len() == 1 { path } else { path.strip_suffix('/').unwrap_or(path) };
         Ok(Self { path, exact, one })
+    }
+
+    /// Whether it takes every request to its host.
+    fn is_everything(&self) -> bool {
+        let Match { method, headers, query_params, .. } = self.one;
+        self.path == "/" && !self.exact && method.is_none() && headers.is_empty() && query_params.is_empty()
     }
 
     /// `when`; none: nothing is asked for.
@@ -430,4 +435,21 @@ fn location(redirect: &Redirect, entry: Entry, one: &Matched<'_>) -> Result<Stri
     };
     let port = if port == default { String::new() } else { format!(":{port}") };
     Ok(format!("{scheme}://{host}{port}{path}{{query}}"))
+}
+
+/// Keeps listeners of one port apart: what no route of the more specific host takes is 404, and no route of a less
+/// specific listener has it (Gateway API, Listener.hostname).
+pub(super) fn keep_apart(work: &mut Work<'_>, doors: &Doors) -> Result<(), String> {
+    for (host, port) in doors.narrower() {
+        if work.taken.contains(&(host.clone(), port)) {
+            continue;
+        }
+        let conditions = inline([("ports".to_owned(), format!("[{port}]"))]);
+        let place = Place { host: Some(&host), path: "/", exact: false, conditions: Some(&conditions) };
+        let mut table = place.table();
+        table.set("respond", NO_ROUTE.to_owned());
+        table.set("https", quoted("allow"));
+        work.push(&Piece { place: place.text(), service: None, table })?;
+    }
+    Ok(())
 }

@@ -65,7 +65,7 @@ impl Cluster {
         let spec = json!({ "gatewayClassName": "pilotlight", "listeners": listeners });
         let spec: GatewaySpec = serde_json::from_value(spec).unwrap();
         let meta = self.meta();
-        self.snapshot.gateways.insert(Key::new("default", name), Specified { meta, spec, status: Value::Null });
+        self.snapshot.gateways.insert(Key::new("default", name), Specified { meta, spec, status: Arc::default() });
     }
 
     fn secret(&mut self, namespace: &str, name: &str, problem: Option<&str>) {
@@ -83,14 +83,14 @@ impl Cluster {
         }
         let spec: HttpRouteSpec = serde_json::from_value(spec).unwrap();
         let meta = self.meta();
-        self.snapshot.http_routes.insert(Key::new(namespace, name), Specified { meta, spec, status: Value::Null });
+        self.snapshot.http_routes.insert(Key::new(namespace, name), Specified { meta, spec, status: Arc::default() });
     }
 
     fn ingress(&mut self, name: &str, spec: IngressSpec) {
         let class = IngressClass { controller: INGRESS_CONTROLLER.into(), is_default: true };
         self.snapshot.ingress_classes.insert(Key::new("", "pilotlight"), class);
         let meta = self.meta();
-        self.snapshot.ingresses.insert(Key::new("default", name), Specified { meta, spec, status: Value::Null });
+        self.snapshot.ingresses.insert(Key::new("default", name), Specified { meta, spec, status: Arc::default() });
     }
 
     fn translate(&self) -> Translation {
@@ -484,9 +484,75 @@ fn several_backends_share_the_requests_of_a_rule() {
     let parts = &translation.backends["default_r_r0"].parts;
     let shares: Vec<_> = parts.iter().map(|part| (part.service.to_string(), part.weight)).collect();
     assert_eq!(shares, [("default/a".to_owned(), 9), ("default/b".to_owned(), 1)]);
+    assert_eq!(translation.backends["default_r_r0"].without, 90, "one of eleven requests");
+    assert_eq!(translation.backends["default_h2_80"].without, 0);
     assert_eq!(cluster.said("r", "ResolvedRefs"), (false, "BackendNotFound"));
     assert!(translation.text.contains("[services.default_h2_80]\nurl = []\ntransport = \"h2c\""));
     cluster.routes();
+}
+
+#[test]
+fn one_backend_beside_one_that_is_not_there_has_its_share_and_no_more() {
+    let mut cluster = Cluster::new();
+    let shared = json!([{ "name": "a", "port": 80 }, { "name": "unknown", "port": 80, "weight": 3 }]);
+    cluster.route("r", json!({ "rules": [{ "backendRefs": shared }] }));
+    cluster.route("s", json!({ "hostnames": ["s.example"], "rules": [{ "backendRefs": to("a") }] }));
+    let backends = cluster.translate().backends;
+    let without: Vec<_> = backends.iter().map(|(name, backend)| (name.as_str(), backend.without)).collect();
+    assert_eq!(without, [("default_a_80", 0), ("default_r_r0", 750)]);
+}
+
+/// Where routes with some host are: their ports, and what they do.
+fn at(cluster: &Cluster, host: &str) -> Vec<String> {
+    let routes = cluster.routes();
+    let ours = routes.iter().filter(|route| text(route, "host").unwrap_or_default() == host);
+    let shown = |route: &toml::Table| {
+        let ports = route.get("when").map(|when| when["ports"].to_string()).unwrap_or_default();
+        let leads = route.get("respond").map(ToString::to_string);
+        let leads = leads.or_else(|| text(route, "service").map(str::to_owned)).unwrap_or_default();
+        format!(
+            "{}{} {leads} {ports}",
+            text(route, "path").unwrap_or_default(),
+            if route.contains_key("exact") { "=" } else { "" }
+        )
+    };
+    ours.map(shown).collect()
+}
+
+#[test]
+fn listeners_of_one_port_are_kept_apart() {
+    let mut cluster = Cluster::new();
+    let listener = |name: &str, host: &str| json!({ "name": name, "port": 80, "protocol": "HTTP", "hostname": host });
+    let listeners = [listener("any", ""), listener("wild", "*.example"), listener("one", "one.example")];
+    cluster.gateway("web", json!(listeners));
+    let mut route = |name: &str, section: &str, path: &str, hosts: &[&str]| {
+        let (parents, matches) =
+            (json!([{ "name": "web", "sectionName": section }]), json!([{ "path": { "value": path } }]));
+        let rules = json!([{ "matches": matches, "backendRefs": to("a") }]);
+        cluster.route(name, json!({ "parentRefs": parents, "hostnames": hosts, "rules": rules }));
+    };
+    route("any", "any", "/", &[]);
+    route("named", "any", "/", &["two.example", "one.example", "other"]);
+    route("wild", "wild", "/", &["*.example", "one.example"]);
+    route("one", "one", "/part", &[]);
+    assert_eq!(at(&cluster, ""), ["/ default_a_80 "]);
+    assert_eq!(at(&cluster, "other"), ["/ default_a_80 "]);
+    assert_eq!(at(&cluster, "two.example"), [""; 0], "it is of the listener *.example");
+    assert_eq!(at(&cluster, "*.example"), ["/ default_a_80 "], "its own route takes everything");
+    assert_eq!(at(&cluster, "one.example"), ["/part default_a_80 ", "/ 404 [8080]"]);
+}
+
+#[test]
+fn an_ingress_and_a_route_with_one_place_do_not_break_each_other() {
+    let mut cluster = Cluster::new();
+    let backend = IngressBackend { service: Some("b".into()), port: PortRef::Number(80) };
+    let path = IngressPath { path: "/".into(), exact: false, backend };
+    let rule = IngressRule { host: Some("A.example".into()), paths: vec![path] };
+    cluster.secret("default", "tls", None);
+    cluster.ingress("plain", IngressSpec { rules: vec![rule.clone()], ..IngressSpec::default() });
+    cluster.ingress("tls", IngressSpec { tls: vec!["tls".into()], ..IngressSpec::default() });
+    cluster.route("r", json!({ "hostnames": ["a.example"], "rules": [{ "backendRefs": to("a") }] }));
+    assert_eq!(at(&cluster, "a.example"), ["/ default_a_80 [8080]"], "at its own port, which is not the only one");
 }
 
 #[test]
@@ -511,6 +577,7 @@ fn what_may_be_scaled_to_zero_is_waited_for() {
         idle_timeout: Duration::from_secs(300),
         min_replicas: 1,
         wake_timeout: Duration::from_secs(90),
+        version: Arc::default(),
     };
     cluster.snapshot.workloads.insert(key.clone(), workload);
     cluster.route("r", json!({ "rules": [{ "backendRefs": to("a") }, { "matches": [{ "path": { "value": "/b" } }], "backendRefs": to("b") }] }));

@@ -7,7 +7,7 @@ use pilotlight_cli::config;
 
 use super::attach::Attachment;
 use super::backends::Backends;
-use super::text::Table;
+use super::text::{Table, quoted};
 use crate::conditions::{Condition, ParentStatus};
 use crate::snapshot::Snapshot;
 
@@ -51,6 +51,8 @@ pub(super) struct Work<'a> {
     pub(super) pieces: Vec<Placed>,
     /// Places that are taken: host, path and conditions.
     pub(super) seen: BTreeSet<String>,
+    /// Hosts of which a route takes everything at a port.
+    pub(super) taken: BTreeSet<(String, u16)>,
 }
 
 /// The text of a route that has its place.
@@ -62,7 +64,14 @@ pub(super) struct Placed {
 
 impl<'a> Work<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, checks: &'a mut Checks) -> Self {
-        Self { snapshot, backends: Backends::default(), checks, pieces: Vec::new(), seen: BTreeSet::new() }
+        Self {
+            snapshot,
+            backends: Backends::default(),
+            checks,
+            pieces: Vec::new(),
+            seen: BTreeSet::new(),
+            taken: BTreeSet::new(),
+        }
     }
 
     /// Takes back what has been joined since there were so many.
@@ -93,9 +102,42 @@ impl<'a> Work<'a> {
     }
 }
 
+/// Where a route of the gateway is: of two with the same place the older has it.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) host: Option<&'a str>,
+    pub(super) path: &'a str,
+    pub(super) exact: bool,
+    /// `when`, if there is one.
+    pub(super) conditions: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// The beginning of its section.
+    pub(super) fn table(self) -> Table {
+        let mut table = Table::default();
+        if let Some(host) = self.host {
+            table.set("host", quoted(host));
+        }
+        table.set("path", quoted(self.path));
+        if self.exact {
+            table.set("exact", "true".to_owned());
+        }
+        if let Some(conditions) = self.conditions {
+            table.set("when", conditions.to_owned());
+        }
+        table
+    }
+
+    pub(super) fn text(self) -> String {
+        let Self { host, path, exact, conditions } = self;
+        format!("{}{path}{} {}", host.unwrap_or("*"), if exact { "=" } else { "" }, conditions.unwrap_or_default())
+    }
+}
+
 /// A route of the gateway.
 pub(super) struct Piece {
-    /// Host, path and conditions.
+    /// That of its [`Place`].
     pub(super) place: String,
     /// Where it leads, if that is a service.
     pub(super) service: Option<String>,
