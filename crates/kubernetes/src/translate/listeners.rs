@@ -52,6 +52,7 @@ pub(super) struct Door {
     /// Where it is listened on.
     pub(super) listened: u16,
     pub(super) protocol: Protocol,
+    /// In small letters; none: every host.
     pub(super) hostname: Option<String>,
     from: From,
     takes_http_routes: bool,
@@ -70,11 +71,6 @@ impl Door {
             && self.conflicted.is_none()
             && self.takes_http_routes
             && (self.protocol == Protocol::Http || !self.certificates.is_empty())
-    }
-
-    /// Its host as routes have it.
-    fn host(&self) -> Option<String> {
-        self.hostname.as_deref().map(str::to_ascii_lowercase)
     }
 
     /// Whether routes of a namespace may come.
@@ -157,7 +153,7 @@ impl Doors {
             port: listener.port,
             listened: options.listened(listener.port),
             protocol,
-            hostname: listener.hostname.clone().filter(|host| !host.is_empty()),
+            hostname: listener.hostname.as_deref().filter(|host| !host.is_empty()).map(str::to_ascii_lowercase),
             from,
             takes_http_routes: is_known && (kinds.is_empty() || kinds.iter().any(|kind| is_http_route(&kind))),
             accepted: (!is_known).then(unknown),
@@ -263,8 +259,8 @@ impl Doors {
         let (Some(door), Some(host)) = (self.all.get(index), host) else { return false };
         let mut others = self.all.iter().filter(|other| other.is_open() && other.listened == door.listened);
         others.any(|other| {
-            let own = other.host();
-            own.as_deref().is_some_and(|own| is_narrower(Some(own), door.host().as_deref()) && hosts::within(host, own))
+            let own = other.hostname.as_deref();
+            own.is_some_and(|own| is_narrower(Some(own), door.hostname.as_deref()) && hosts::within(host, own))
         })
     }
 
@@ -272,11 +268,11 @@ impl Doors {
     pub(super) fn narrower(&self) -> BTreeSet<(String, u16)> {
         let open = || self.all.iter().filter(|door| door.is_open());
         let is_wider = |door: &Door, other: &Door| {
-            other.listened == door.listened && is_narrower(door.host().as_deref(), other.host().as_deref())
+            other.listened == door.listened && is_narrower(door.hostname.as_deref(), other.hostname.as_deref())
         };
         let is_apart =
             |door: &&Door| self.more.contains_key(&door.listened) || open().any(|other| is_wider(door, other));
-        open().filter(is_apart).filter_map(|door| Some((door.host()?, door.listened))).collect()
+        open().filter(is_apart).filter_map(|door| Some((door.hostname.clone()?, door.listened))).collect()
     }
 
     /// A route has a door.

@@ -1,6 +1,6 @@
 //! The configuration as it grows: routes, each read by the gateway's own reader before it is joined.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use pilotlight_cli::config;
@@ -17,22 +17,28 @@ pub const MAX_ROUTES: usize = 16_384;
 /// What was found of texts of routes before: only those that are new are read.
 #[derive(Debug, Default)]
 pub struct Checks {
-    pub(super) known: BTreeMap<String, Option<String>>,
-    used: BTreeSet<String>,
+    /// What was found, and the turn in which it was asked for last.
+    pub(super) known: HashMap<String, (Option<String>, u64)>,
+    turn: u64,
 }
 
 impl Checks {
     /// What the reader of configurations says against a text, if anything.
     fn why_not(&mut self, text: &str) -> Option<String> {
-        let found = self.known.entry(text.to_owned()).or_insert_with(|| read(text)).clone();
-        self.used.insert(text.to_owned());
+        if let Some((found, turn)) = self.known.get_mut(text) {
+            *turn = self.turn;
+            return found.clone();
+        }
+        let found = read(text);
+        self.known.insert(text.to_owned(), (found.clone(), self.turn));
         found
     }
 
     /// Forgets what was not asked for since the last time.
     pub fn forget(&mut self) {
-        let used = std::mem::take(&mut self.used);
-        self.known.retain(|text, _| used.contains(text));
+        let turn = self.turn;
+        self.known.retain(|_, (_, asked)| *asked == turn);
+        self.turn += 1;
     }
 }
 
