@@ -1,5 +1,5 @@
-//! A worker of a stream: `cargo run -p pilotlight-redis --example worker [URL]`. Start several, and kill them: each entry
-//! is handled, and what may have been handled before says so. Ctrl-C ends it without repetitions.
+//! A worker of a stream: `cargo run -p pilotlight-redis --example worker [URL]`. Start several, and kill them: each
+//! entry is handled, and what may have been handled before says so. Ctrl-C ends it without repetitions.
 
 use std::time::Duration;
 

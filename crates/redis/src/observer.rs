@@ -11,8 +11,8 @@ use crate::proto::slot::Slot;
 /// told, but for what was made of its beginning, which is dropped, too.
 ///
 /// It is the hook for metrics, traces and tests. Without one, a command looks once at whether there is one, and nothing
-/// is measured. A span for each command, beside those that the client has by itself (target `pilotlight_redis::command`,
-/// level DEBUG):
+/// is measured. A span for each command, beside those that the client has by itself (target
+/// `pilotlight_redis::command`, level DEBUG):
 ///
 /// ```
 /// use pilotlight_redis::metrics::{Beginning, Observer, Ongoing, Operation};

@@ -1,5 +1,5 @@
-//! Ready-made parts above the client: a reliable consumer of streams, a lock with fencing tokens, a rate limiter, writes
-//! that replicas have acknowledged.
+//! Ready-made parts above the client: a reliable consumer of streams, a lock with fencing tokens, a rate limiter,
+//! writes that replicas have acknowledged.
 //!
 //! Each is a plain use of [`Client`](crate::Client) and names what it takes for granted: clocks, failovers, who else
 //! writes to its keys.

@@ -1,10 +1,10 @@
-//! Parts for tests of what uses Redis or Valkey: a mock in the test's process, real servers on free ports and in temporary
-//! folders of their own, and faults between.
+//! Parts for tests of what uses Redis or Valkey: a mock in the test's process, real servers on free ports and in
+//! temporary folders of their own, and faults between.
 //!
 //! - [`MockServer`]: answers as the test expects, and says at the end what did not come, and what should not have.
-//! - [`Server`], [`Cluster`], [`Sentinels`]: processes of the installed `redis-server` (or `valkey-server`), to be killed,
-//!   paused, failed over and resharded. Their calls block; they take `&self`, so a test shares them through `Arc` and
-//!   moves long calls to `tokio::task::spawn_blocking`.
+//! - [`Server`], [`Cluster`], [`Sentinels`]: processes of the installed `redis-server` (or `valkey-server`), to be
+//!   killed, paused, failed over and resharded. Their calls block; they take `&self`, so a test shares them through
+//!   `Arc` and moves long calls to `tokio::task::spawn_blocking`.
 //! - [`FaultProxy`]: between a client and a real server; delays, drips, cuts, swallows, resets.
 //! - [`ScriptedServer`]: a peer that plays a [`Script`] byte by byte, or answers by a closure.
 //!
@@ -20,8 +20,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Any client may be tested with it: it shares no code with `pilotlight-redis`, not even the codec, so a bug there cannot
-//! hide itself here. Linux and macOS; `PILOTLIGHT_REDIS_SERVER` names another program than the one on the path.
+//! Any client may be tested with it: it shares no code with `pilotlight-redis`, not even the codec, so a bug there
+//! cannot hide itself here. Linux and macOS; `PILOTLIGHT_REDIS_SERVER` names another program than the one on the path.
 //!
 //! Invariants: nothing listens outside the loopback interface; only processes started here are signalled, by their id;
 //! no process outlives the test process, even when that is killed; every wait is bounded.

@@ -21,8 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Commands that nobody expected are kept up to this number; all are counted.
 const MAX_UNEXPECTED: usize = 100;
 
-/// A server in the test's process that speaks the protocol, answers handshakes by itself, and other commands as the test
-/// expects them. A command that is not expected is answered with an error, and [`verify`](Self::verify) tells of it.
+/// A server in the test's process that speaks the protocol, answers handshakes by itself, and other commands as the
+/// test expects them. A command that is not expected is answered with an error, and [`verify`](Self::verify) tells of
+/// it.
 ///
 /// ```
 /// use pilotlight_redis::{Client, Commands};
@@ -45,8 +46,8 @@ const MAX_UNEXPECTED: usize = 100;
 /// ```
 ///
 /// It holds no data. Where what a command does matters, a real server is the better one: [`Server`](crate::Server)
-/// starts one; [`FaultProxy`](crate::FaultProxy) stands between it and the client; a [`Script`](crate::Script) says each
-/// byte.
+/// starts one; [`FaultProxy`](crate::FaultProxy) stands between it and the client; a [`Script`](crate::Script) says
+/// each byte.
 #[derive(Debug)]
 pub struct MockServer {
     server: ScriptedServer,
@@ -165,8 +166,8 @@ impl MockServer {
         self.server.dial()
     }
 
-    /// Expects exactly this command (its name in any case), once. Where several expectations fit a command, the one that
-    /// was made first and is not used up is taken: so a command gets different answers one after the other.
+    /// Expects exactly this command (its name in any case), once. Where several expectations fit a command, the one
+    /// that was made first and is not used up is taken: so a command gets different answers one after the other.
     pub fn expect<W: AsRef<[u8]>>(&self, words: impl IntoIterator<Item = W>) -> Expect<'_> {
         let words = words.into_iter().map(|word| Bytes::copy_from_slice(word.as_ref())).collect();
         self.expecting(Expected::Words(words))

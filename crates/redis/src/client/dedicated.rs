@@ -23,9 +23,11 @@ use crate::reply::{FromReply, Value, mismatch};
 /// A connection to one node that nobody else uses meanwhile.
 ///
 /// It runs one command after the other, on its own node: redirects are not followed but are the error. Dropping it
-/// gives the connection back to the client's pool; it is closed instead if a command was given up in its middle, or if
-/// anything was switched on that the next user would notice (`SELECT`, `CLIENT …`, keys that are still watched, a
-/// `MULTI` without its end, a command that this client does not know).
+/// gives the connection back to the client's pool. If anything was switched on that the next user would notice
+/// (`SELECT`, `AUTH`, `CLIENT TRACKING`, keys that are still watched, a `MULTI` without its end), it is reset before it
+/// is lent again: `RESET` and the handshake, in place of a new connection. It is closed if the server has no `RESET`
+/// (before 6.2, or it does not tell its version, as in RESP2), if a command was given up in its middle, and after what
+/// `RESET` may not undo: `CLIENT NO-EVICT` and the like, and commands that this client does not know.
 ///
 /// Subscriptions are not for it ([`ErrorKind::Misuse`]), as their messages come unasked.
 ///
@@ -247,7 +249,11 @@ impl Dedicated {
             "EXEC" | "DISCARD" => self.note_end_of_transaction(),
             _ if spec.flags.has(Flags::CONNECTION_STATE) || spec.words == 0 => {
                 self.has_own_identity |= matches!(spec.name, "AUTH" | "HELLO" | "RESET");
-                self.lease.spoil();
+                if is_undone_by_reset(spec.name) {
+                    self.lease.change();
+                } else {
+                    self.lease.spoil();
+                }
             }
             _ => {}
         }
@@ -257,9 +263,27 @@ impl Dedicated {
 impl Drop for Dedicated {
     fn drop(&mut self) {
         if self.is_watching || self.is_queueing {
-            self.lease.spoil();
+            self.lease.change();
         }
     }
+}
+
+/// Whether `RESET`, or the handshake behind it, undoes what the command does (Redis, "RESET").
+fn is_undone_by_reset(name: &str) -> bool {
+    matches!(
+        name,
+        "ASKING"
+            | "AUTH"
+            | "CLIENT CACHING"
+            | "CLIENT SETINFO"
+            | "CLIENT SETNAME"
+            | "CLIENT TRACKING"
+            | "HELLO"
+            | "READONLY"
+            | "READWRITE"
+            | "RESET"
+            | "SELECT"
+    )
 }
 
 /// Commands whose replies do not come one for one.

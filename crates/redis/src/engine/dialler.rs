@@ -12,9 +12,10 @@ use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::engine::finder::Finder;
 use crate::engine::lane::{Dial, DialError, Sign};
-use crate::engine::lane_options::LaneOptions;
-use crate::net::connect::{Purpose, connect, connect_with};
+use crate::engine::lane_options::{LaneOptions, Replies};
+use crate::net::connect::{self, Purpose, connect, connect_with};
 use crate::net::connection::Connection;
+use crate::net::wire::Wire;
 use crate::proto::handshake;
 
 /// Makes connections to a certain server.
@@ -52,6 +53,10 @@ impl Dialler {
         Ok(self.lane_options.replies.prepare(connection))
     }
 
+    async fn reset(&self, wire: &mut Wire, address: &NodeAddress) -> Result<Option<Credentials>, DialError> {
+        reset_as(&self.config, wire, address, self.purpose, &self.lane_options).await
+    }
+
     async fn connect_bare(&self) -> Result<Connection, DialError> {
         self.lane_options.credential_refresh.begin(&self.config);
         let connection = connect(&self.config, &self.address, Purpose::Management).await?;
@@ -66,6 +71,14 @@ impl Dial for Dialler {
 
     fn dial_bare(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>> {
         Box::pin(self.connect_bare())
+    }
+
+    fn reset<'d>(
+        &'d self,
+        wire: &'d mut Wire,
+        address: &'d NodeAddress,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Credentials>, DialError>> + Send + 'd>> {
+        Box::pin(self.reset(wire, address))
     }
 
     fn changes(&self) -> Option<watch::Receiver<Option<Credentials>>> {
@@ -90,6 +103,10 @@ impl PrimaryDialler {
         Ok(self.lane_options.replies.prepare(connection))
     }
 
+    async fn reset(&self, wire: &mut Wire, address: &NodeAddress) -> Result<Option<Credentials>, DialError> {
+        reset_as(self.finder.config(), wire, address, self.purpose, &self.lane_options).await
+    }
+
     async fn connect_bare(&self) -> Result<Connection, DialError> {
         self.lane_options.credential_refresh.begin(self.finder.config());
         let connection = self.finder.connect(Purpose::Management, &Arc::from([])).await?;
@@ -106,6 +123,14 @@ impl Dial for PrimaryDialler {
         Box::pin(self.connect_bare())
     }
 
+    fn reset<'d>(
+        &'d self,
+        wire: &'d mut Wire,
+        address: &'d NodeAddress,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Credentials>, DialError>> + Send + 'd>> {
+        Box::pin(self.reset(wire, address))
+    }
+
     fn changes(&self) -> Option<watch::Receiver<Option<Credentials>>> {
         self.finder.config().credentials.as_ref()?.changes()
     }
@@ -113,6 +138,27 @@ impl Dial for PrimaryDialler {
     fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = Sign> + Send + 'd>> {
         Box::pin(probe(self.finder.config(), address))
     }
+}
+
+/// A used connection, as good as a new one for `purpose`.
+async fn reset_as(
+    config: &Config,
+    wire: &mut Wire,
+    address: &NodeAddress,
+    purpose: Purpose,
+    lane_options: &LaneOptions,
+) -> Result<Option<Credentials>, DialError> {
+    let refused = |text: String| DialError { text: text.into(), is_final: false };
+    if !matches!(lane_options.replies, Replies::Read) {
+        return Err(refused(format!("{address}: replies are passed through, also that to RESET")));
+    }
+    lane_options.credential_refresh.begin(config);
+    let (credentials, server) = connect::reset(config, wire, address, purpose, &lane_options.setup).await?;
+    let is_demoted = server.role == Some(handshake::Role::Replica) && purpose == Purpose::Data;
+    if is_demoted && !config.is_cluster() {
+        return Err(refused(format!("{address}: is a replica")));
+    }
+    Ok(credentials)
 }
 
 /// What a node says on a new connection. The handshake ends with a `PING`: a node that is stopped accepts the

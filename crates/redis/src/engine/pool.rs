@@ -1,7 +1,8 @@
 //! Connections that are not shared: lent to one user at a time, kept for the next one while they are as good as new.
 //!
-//! Invariant: a connection is put back only between two commands and with nothing switched on that another user would
-//! notice. An exchange takes the connection out of its lease, so that a future that is dropped in the middle closes it.
+//! Invariant: a connection is put back only between two commands, and lent with nothing switched on that its user would
+//! notice: what `RESET` undoes is undone before. An exchange takes the connection out of its lease, so that a future
+//! that is dropped in the middle closes it.
 
 mod body;
 mod bounds;

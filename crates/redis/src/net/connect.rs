@@ -8,13 +8,14 @@ use super::connect_error::{ConnectError, ConnectErrorKind, ConnectStage};
 use super::connection::Connection;
 use super::handshake::Session;
 use super::transport::Transport;
+use super::wire::Wire;
 use super::{dial, handshake};
 use crate::address::NodeAddress;
 use crate::command::Command;
 use crate::config::{Config, ReadFrom, TlsConfig, Topology};
 use crate::credentials::{CredentialProvider, Credentials};
 use crate::out::{Cursor, MAX_SLICES, Out};
-use crate::proto::handshake::{Plan, ReadOnly, Style};
+use crate::proto::handshake::{Handshake, Plan, ReadOnly, ServerInfo, Style};
 
 /// What a connection is for: it decides what the handshake asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,31 @@ pub(crate) async fn connect_with(
     attempt.run(extra).await.map_err(|kind| ConnectError::new(address.clone(), kind))
 }
 
+/// Makes a connection that was used as good as new, without dialling: `RESET`, and the handshake again. Who the server
+/// takes the client for then.
+///
+/// # Errors
+/// The connection is lost, too slow, or the server refuses: it is to be dropped.
+///
+/// # Cancel safety
+/// None: it is to be dropped, too.
+pub(crate) async fn reset(
+    config: &Config,
+    wire: &mut Wire,
+    address: &NodeAddress,
+    purpose: Purpose,
+    extra: &[Command<'_>],
+) -> Result<(Option<Credentials>, ServerInfo), ConnectError> {
+    let attempt = Attempt {
+        config,
+        announced: address,
+        dialled: config.address_map.apply(address),
+        purpose,
+        deadline: Instant::now() + config.connect_timeout,
+    };
+    attempt.again(wire, extra).await.map_err(|kind| ConnectError::new(address.clone(), kind))
+}
+
 struct Attempt<'a> {
     config: &'a Config,
     announced: &'a NodeAddress,
@@ -83,6 +109,18 @@ impl Attempt<'_> {
         }
         // Proxies that close on commands they do not know get one more chance, without optional commands.
         self.open(plan(Style::Bare)).await?.ok_or(ConnectErrorKind::Closed { silent: true })
+    }
+
+    async fn again(
+        &self,
+        wire: &mut Wire,
+        extra: &[Command<'_>],
+    ) -> Result<(Option<Credentials>, ServerInfo), ConnectErrorKind> {
+        let credentials = self.credentials().await?;
+        let plan = self.plan(Style::from(self.config.protocol), credentials, extra);
+        let mut handshake = Handshake::new(Plan { resets: true, ..plan });
+        self.within(ConnectStage::Handshake, handshake::run_again(wire, &mut handshake)).await??;
+        Ok((handshake.credentials().cloned(), handshake.into_server()))
     }
 
     async fn credentials(&self) -> Result<Option<Credentials>, ConnectErrorKind> {
@@ -134,6 +172,7 @@ impl Attempt<'_> {
             style,
             credentials,
             client_name: self.config.client_name.clone(),
+            resets: false,
             database: if is_data { self.config.database } else { 0 },
             read_only: match self.purpose {
                 Purpose::Replica if is_cluster => ReadOnly::Required,

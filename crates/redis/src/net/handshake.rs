@@ -9,7 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::connect_error::ConnectErrorKind;
 use super::connection::Connection;
 use super::transport::Transport;
+use super::wire::Wire;
 use crate::config::NodeAddress;
+use crate::error::ErrorKind;
 use crate::proto::handshake::{Handshake, Plan};
 
 /// The first buffer for replies; the lane goes on with it.
@@ -48,6 +50,20 @@ pub(super) async fn run(mut session: Session, plan: Plan) -> Result<Option<Conne
         }
     }
     Ok(Some(session.into_connection(handshake)))
+}
+
+/// The same on a connection that was used.
+pub(super) async fn run_again(wire: &mut Wire, handshake: &mut Handshake) -> Result<(), ConnectErrorKind> {
+    let lost = |_: ErrorKind| ConnectErrorKind::Closed { silent: false };
+    let mut out = Vec::new();
+    while handshake.send(&mut out) {
+        wire.send(&out).await.map_err(lost)?;
+        out.clear();
+        while handshake.awaited() > 0 {
+            handshake.receive(wire.receive().await.map_err(lost)?)?;
+        }
+    }
+    Ok(())
 }
 
 impl Session {

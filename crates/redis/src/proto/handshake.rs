@@ -4,6 +4,7 @@
 //!  Auto, Resp3:  HELLO 3 [AUTH …] [SETNAME …] ─accepted─▶ setup
 //!  Auto:                                      ─refused──▶ [AUTH] ─▶ setup, in RESP2
 //!  Resp2, Bare:  [AUTH] ─▶ setup
+//!  again:        RESET before whatever comes first
 //!  setup:        CLIENT SETNAME, SETINFO, CAPA; INFO; ROLE; NO-EVICT, NO-TOUCH; SELECT; READONLY; the caller's; PING, in one wave
 //! ```
 //!
@@ -36,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) style: Style,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) client_name: Option<Arc<str>>,
+    /// The connection was used, and is to be as good as new: begins with `RESET` (6.2).
+    pub(crate) resets: bool,
     /// 0 is not selected: every connection starts with it.
     pub(crate) database: u16,
     pub(crate) read_only: ReadOnly,
@@ -128,6 +131,13 @@ impl Handshake {
         Self { plan, phase, awaited: VecDeque::new(), server: ServerInfo::new(Protocol::Resp2) }
     }
 
+    fn send_reset(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.plan.resets) {
+            encode::command(out, &[b"RESET"]);
+            self.awaited.push_back(Sent::Required("RESET"));
+        }
+    }
+
     /// Appends the next wave of commands. False: the handshake is done, nothing was appended.
     pub(crate) fn send(&mut self, out: &mut Vec<u8>) -> bool {
         debug_assert!(self.awaited.is_empty(), "the last wave is not answered");
@@ -135,10 +145,12 @@ impl Handshake {
             match self.phase {
                 Phase::Hello => {
                     self.phase = Phase::Setup;
+                    self.send_reset(out);
                     self.send_hello(out);
                 }
                 Phase::Auth => {
                     self.phase = Phase::Setup;
+                    self.send_reset(out);
                     self.send_auth(out);
                 }
                 Phase::Setup => {

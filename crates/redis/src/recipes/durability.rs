@@ -15,8 +15,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 /// Who has to have a write before it counts, and how long that may take.
 ///
-/// Redis and Valkey replicate behind the reply: a failover can undo a write that was acknowledged to its caller. A write
-/// that `n` replicas have is lost only if a server without it becomes the primary: it narrows the gap, it is no
+/// Redis and Valkey replicate behind the reply: a failover can undo a write that was acknowledged to its caller. A
+/// write that `n` replicas have is lost only if a server without it becomes the primary: it narrows the gap, it is no
 /// consensus. A write that came to fewer is **not** undone.
 ///
 /// ```no_run

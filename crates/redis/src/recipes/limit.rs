@@ -12,11 +12,11 @@ use crate::error::{Error, Misuse, Ran};
 /// time; the state of a key is one string, which says how far ahead of its schedule it is and since when, and expires
 /// when the burst is full again.
 ///
-/// **What it takes for granted.** The server's clock goes on evenly: time is asked for in the script, clients' clocks do
-/// not matter. When it jumps ahead, bursts fill too early; when it jumps back, they pause until it has caught up with
-/// their last use, and never run dry. A failover that loses writes forgets what was used in them: more is allowed then, by
-/// at most one burst and what was allowed meanwhile. A check whose reply was lost ([`Ran::MaybeExecuted`]) may have
-/// counted; it is not repeated. Each check is one command for one key, so it is right in a cluster, too.
+/// **What it takes for granted.** The server's clock goes on evenly: time is asked for in the script, clients' clocks
+/// do not matter. When it jumps ahead, bursts fill too early; when it jumps back, they pause until it has caught up
+/// with their last use, and never run dry. A failover that loses writes forgets what was used in them: more is allowed
+/// then, by at most one burst and what was allowed meanwhile. A check whose reply was lost ([`Ran::MaybeExecuted`]) may
+/// have counted; it is not repeated. Each check is one command for one key, so it is right in a cluster, too.
 ///
 /// ```no_run
 /// # use pilotlight_redis::{Client, Error};
@@ -46,15 +46,15 @@ pub struct Decision {
     pub is_allowed: bool,
     /// Units that may be used at once, now.
     pub remaining: u64,
-    /// When the same would be allowed, if nothing else is used up meanwhile; none: it is allowed, or never will be, as it
-    /// costs more than the burst.
+    /// When the same would be allowed, if nothing else is used up meanwhile; none: it is allowed, or never will be, as
+    /// it costs more than the burst.
     pub retry_after: Option<Duration>,
     /// When the whole burst may be used again, if nothing is used up meanwhile.
     pub reset_after: Duration,
 }
 
-/// `KEYS`: the state. `ARGV`: interval (µs), burst, cost. State: `since ahead`, in µs of the server's clock. Numbers are
-/// doubles: of µs since 1970 exact to 2^53, which is the year 2255; fractions of a µs are only in `ahead`.
+/// `KEYS`: the state. `ARGV`: interval (µs), burst, cost. State: `since ahead`, in µs of the server's clock. Numbers
+/// are doubles: of µs since 1970 exact to 2^53, which is the year 2255; fractions of a µs are only in `ahead`.
 const SCRIPT: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -17,6 +17,7 @@ use crate::engine::submission::Outcome;
 use crate::error::{ErrorKind, TimeoutReport};
 use crate::net::connection::Connection;
 use crate::net::stream::InlineWriter;
+use crate::net::wire::Wire;
 use crate::proto::topology::Role;
 use crate::stats::Snapshot;
 
@@ -193,6 +194,15 @@ impl Lane {
     /// A connection to the same node that nobody shares.
     pub(crate) async fn dial_another(&self) -> Result<Connection, DialError> {
         self.dial.dial().await
+    }
+
+    /// Makes one of those as good as new, and says who its server takes the client for.
+    pub(crate) async fn reset_another(
+        &self,
+        wire: &mut Wire,
+        address: &NodeAddress,
+    ) -> Result<Option<Credentials>, DialError> {
+        self.dial.reset(wire, address).await
     }
 
     /// The same in database 0, whichever is configured.

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::address::NodeAddress;
 use crate::credentials::Credentials;
 use crate::net::connection::Connection;
+use crate::net::wire::Wire;
 use crate::proto::backoff::Backoff;
 use crate::proto::handshake::ServerInfo;
 use crate::proto::topology::Role;
@@ -21,6 +22,12 @@ pub(crate) trait Dial: Send + Sync + 'static {
     fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>>;
     /// A new connection in database 0: a server that is busy with a script refuses to `SELECT` another.
     fn dial_bare(&self) -> Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send + '_>>;
+    /// Makes a connection as good as new that [`dial`](Self::dial) made, and says who its server takes the client for.
+    fn reset<'d>(
+        &'d self,
+        wire: &'d mut Wire,
+        address: &'d NodeAddress,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Credentials>, DialError>> + Send + 'd>>;
     /// What the node at `address` says on a connection of its own.
     fn probe<'d>(&'d self, address: &'d NodeAddress) -> Pin<Box<dyn Future<Output = Sign> + Send + 'd>>;
     /// Credentials as they change, if they do: each is sent on the live connection.

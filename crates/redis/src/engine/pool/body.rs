@@ -118,13 +118,13 @@ impl Pool {
         let _ = self.leased.subscribe().wait_for(|&count| count == 0).await;
     }
 
-    pub(super) fn put(self: &Arc<Self>, node_pool: &NodePool, link: Link) {
+    pub(super) fn put(self: &Arc<Self>, node_pool: &NodePool, link: Link, is_changed: bool) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let phase = self.phase.borrow();
         if *phase != Phase::Open {
             return;
         }
-        node_pool.idle.lock().push(Idle { link, since: Instant::now() });
+        node_pool.idle.lock().push(Idle { link, since: Instant::now(), is_changed });
         let mut reaper = self.reaper.lock();
         // It is begun again if the runtime of the one before was shut down.
         if reaper.as_ref().is_none_or(AbortHandle::is_finished) {
@@ -171,14 +171,17 @@ async fn reap(pool: Weak<Pool>) {
 }
 
 impl NodePool {
-    /// The connection that was used last, if it is still there, with the newest credentials.
+    /// The connection that was used last, if it is still there, as good as new, with the newest credentials.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection that it tries.
-    pub(super) async fn take(&self) -> Option<Link> {
+    pub(super) async fn take(&self, lane: &Lane) -> Option<Link> {
         loop {
-            let mut link = self.idle.lock().pop()?.link;
-            if link.is_quiet() && link.renew().await.is_ok() {
+            let Idle { mut link, is_changed, .. } = self.idle.lock().pop()?;
+            if !link.is_quiet() || (is_changed && link.reset(lane).await.is_err()) {
+                continue;
+            }
+            if link.renew().await.is_ok() {
                 return Some(link);
             }
         }

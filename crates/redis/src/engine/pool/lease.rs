@@ -27,6 +27,8 @@ pub(crate) struct Lease {
     pub(super) link: Option<Link>,
     /// It is not to be lent again.
     pub(super) is_spoilt: bool,
+    /// It is to be reset before it is lent again.
+    pub(super) is_changed: bool,
     /// New credentials are not for it now.
     pub(super) holds_renewal: bool,
     /// A client that is closed does not wait for it.
@@ -52,6 +54,11 @@ impl Lease {
     /// The connection is closed after its use, not lent again.
     pub(crate) fn spoil(&mut self) {
         self.is_spoilt = true;
+    }
+
+    /// Something is switched on that `RESET` undoes.
+    pub(crate) fn change(&mut self) {
+        self.is_changed = true;
     }
 
     /// What it does has no end of its own: a client that is closed need not wait for it.
@@ -197,8 +204,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(link) = self.link.take()
             && !self.is_spoilt
+            && (!self.is_changed || link.can_reset())
         {
-            self.pool.put(&self.node_pool, link);
+            self.pool.put(&self.node_pool, link, self.is_changed);
         }
         if !self.is_endless {
             self.pool.leased.send_modify(|count| *count -= 1);

@@ -47,12 +47,13 @@ impl Pool {
             node: lane.node(),
             link: None,
             is_spoilt: false,
+            is_changed: false,
             holds_renewal: false,
             is_endless: false,
             _permit: permit,
         };
         let remaining = || patience.map(|patience| patience.saturating_sub(since.elapsed()));
-        let link = match bounded(remaining(), lease.node_pool.take()).await.flatten() {
+        let link = match bounded(remaining(), lease.node_pool.take(lane)).await.flatten() {
             Some(link) => link,
             None => match bounded(remaining(), Link::dial(lane, &self.config)).await {
                 Some(Ok(link)) => {

@@ -27,6 +27,7 @@ pub(super) struct Link {
     credentials: Option<Credentials>,
     /// Of the credentials, since it was made.
     changes: Changes,
+    can_reset: bool,
 }
 
 /// How a reply begins.
@@ -45,6 +46,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 pub(super) struct Idle {
     pub(super) link: Link,
     pub(super) since: Instant,
+    /// The user before has left something behind.
+    pub(super) is_changed: bool,
 }
 
 impl Link {
@@ -67,7 +70,24 @@ impl Link {
 
     fn new(mut connection: Connection, changes: Changes) -> Self {
         let (address, credentials) = (connection.address.clone(), connection.credentials.take());
-        Self { address, wire: Wire::new(connection), credentials, changes }
+        let can_reset = connection.server.knows_reset();
+        Self { address, wire: Wire::new(connection), credentials, changes, can_reset }
+    }
+
+    /// Whether its server can make it as good as new.
+    pub(super) fn can_reset(&self) -> bool {
+        self.can_reset
+    }
+
+    /// Makes it as good as new.
+    ///
+    /// # Cancel safety
+    /// None: it is to be dropped, too.
+    pub(super) async fn reset(&mut self, lane: &Lane) -> Result<(), DialError> {
+        // Those that come meanwhile are made known behind it.
+        self.changes.take(None);
+        self.credentials = lane.reset_another(&mut self.wire, &self.address).await?;
+        Ok(())
     }
 
     /// Whether nothing has come that nobody asked for, and it is not closed.

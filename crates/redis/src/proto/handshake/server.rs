@@ -60,6 +60,13 @@ impl ServerInfo {
         }
     }
 
+    /// Whether it has `RESET`: Redis from 6.2 on, and Valkey. Who does not tell its version is not tried.
+    pub(crate) fn knows_reset(&self) -> bool {
+        let Some(version) = &self.version else { return false };
+        let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        (parts.next(), parts.next()) >= (Some(6), Some(2))
+    }
+
     /// Reads the reply to `HELLO`: a map, or the same flattened by a server that stays with RESP2.
     pub(super) fn from_hello(value: &Value) -> Option<Self> {
         let mut server = match value {

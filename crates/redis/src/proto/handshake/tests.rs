@@ -20,6 +20,7 @@ fn plan(style: Style) -> Plan {
         follows_redirects: false,
         wants_zone: false,
         wants_role: false,
+        resets: false,
         no_evict: false,
         no_touch: false,
         checks_readiness: true,
@@ -365,4 +366,30 @@ fn what_was_asked_for_has_to_be_granted() {
         &[(&["HELLO 3"], &[REDIS_7]), (&setup, &["+OK", "+OK", "+OK", unknown, "+OK", "+PONG"])],
     );
     assert_eq!(refused, Err(HandshakeError::Refused { command: "CLIENT NO-TOUCH", error: error(unknown) }));
+}
+
+#[test]
+fn a_used_connection_is_reset_before_anything_else() {
+    let again = |style| Plan { resets: true, ..alice(style) };
+    let hello = "HELLO 3 AUTH alice s3cret";
+    play(again(Style::Auto), &[(&["RESET", hello], &["+RESET", REDIS_7]), (SETUP, FINE)]).unwrap();
+    play(again(Style::Resp2), &[(&["RESET", "AUTH alice s3cret"], &["+RESET", "+OK"]), (SETUP, FINE)]).unwrap();
+    let unknown = "-ERR unknown command 'RESET'";
+    let refused = play(again(Style::Auto), &[(&["RESET", hello], &[unknown, REDIS_7])]);
+    assert_eq!(refused, Err(HandshakeError::Refused { command: "RESET", error: error(unknown) }));
+}
+
+#[test]
+fn who_knows_reset_tells_its_version() {
+    let of =
+        |version: Option<&str>| ServerInfo { version: version.map(Into::into), ..ServerInfo::new(Protocol::Resp3) };
+    for (version, expected) in [
+        (None, false),
+        (Some("6.0.16"), false),
+        (Some("6.2.0"), true),
+        (Some("7.0"), true),
+        (Some("255.255.255"), true),
+    ] {
+        assert_eq!(of(version).knows_reset(), expected, "{version:?}");
+    }
 }

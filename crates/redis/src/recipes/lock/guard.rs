@@ -1,13 +1,13 @@
 //! Who holds a lock.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::Inner;
 use super::keeper::{self, Orders};
+use super::server::ServerLock;
+use super::state::{Held, Lost};
 
 /// A lock that is held. A task renews it until it is [released](Self::release), lost or dropped. Dropping it has that
 /// task release the lock, if its runtime still runs; otherwise the lock ends by itself.
@@ -18,26 +18,8 @@ pub struct LockGuard {
     orders: watch::Sender<Orders>,
 }
 
-/// Whether it is held.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Held {
-    Until(Instant),
-    Lost(Lost),
-    /// By its guard.
-    Released,
-}
-
-/// Why a lock is not held any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
-    /// The server says so: it expired, was deleted, or a failover forgot it; somebody else may have it.
-    Taken,
-    /// No renewal came through in its time to live.
-    Expired,
-}
-
 impl LockGuard {
-    pub(super) fn new(lock: Arc<Inner>, holder: Arc<[u8]>, token: u64, since: Instant) -> Self {
+    pub(super) fn new(lock: Arc<ServerLock>, holder: Arc<[u8]>, token: u64, since: Instant) -> Self {
         let state = watch::Sender::new(Held::Until(lock.valid_until(since)));
         let (orders, ordered) = watch::channel(Orders::Keep);
         let receiver = state.subscribe();
@@ -53,7 +35,7 @@ impl LockGuard {
         self.token
     }
 
-    /// Whether the lock is held as far as can be known here. True is no proof: see [`Lock`](super::Lock).
+    /// Whether the lock is held as far as can be known here. True is no proof: see [`Lock`](crate::recipes::Lock).
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(*self.state.borrow(), Held::Until(until) if Instant::now() < until)
@@ -102,14 +84,5 @@ impl LockGuard {
                 return false;
             }
         }
-    }
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Taken => "the lock is not this holder's any more",
-            Self::Expired => "the lock could not be renewed in time",
-        })
     }
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::guard::{Held, Lost};
-use super::{Inner, Renewed};
+use super::server::{Renewed, ServerLock};
+use super::state::{Held, Lost};
 use crate::error::Advice;
 use crate::recipes::pause::Pauses;
 
@@ -19,7 +19,7 @@ pub(super) enum Orders {
 
 /// Renews the lock until its guard wants it released, or is dropped, or it is lost.
 pub(super) async fn keep(
-    lock: Arc<Inner>,
+    lock: Arc<ServerLock>,
     holder: Arc<[u8]>,
     state: watch::Sender<Held>,
     mut orders: watch::Receiver<Orders>,
@@ -42,7 +42,7 @@ pub(super) async fn keep(
 }
 
 /// Renews it every third of its time to live, and sooner after a failure. Ends when it is lost.
-async fn renewals(lock: &Inner, holder: &[u8], state: &watch::Sender<Held>) -> Lost {
+async fn renewals(lock: &ServerLock, holder: &[u8], state: &watch::Sender<Held>) -> Lost {
     let every = lock.ttl / 3;
     let mut pauses = Pauses::up_to(every);
     let mut pause = every;

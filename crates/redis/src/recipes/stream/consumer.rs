@@ -7,10 +7,12 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::config::{ConsumerConfig, Start, StreamError};
 use super::entry::Entry;
 use super::held::HeldEntries;
 use super::scripts::Scripts;
-use super::{ConsumerConfig, Start, StreamError, keeper, worker};
+use super::shared::Shared;
+use super::{keeper, worker};
 use crate::client::Client;
 use crate::commands::Commands;
 use crate::commands::options::XgroupCreateOptions;
@@ -20,7 +22,7 @@ use crate::proto::slot::Slot;
 /// Shorter, and entries are claimed from consumers that are alive.
 const MIN_CLAIM_AFTER: Duration = Duration::from_millis(100);
 
-/// One consumer of a group. See [the module](super).
+/// One consumer of a group. See [the module](crate::recipes::stream).
 ///
 /// Its entries are kept while it lives: to end without repetitions, [`stop`](Stopper::stop) it, handle what
 /// [`next`](Self::next) still gives, and [`close`](Self::close) it.
@@ -36,18 +38,6 @@ pub struct Consumer {
 /// Ends a consumer from elsewhere.
 #[derive(Debug, Clone)]
 pub struct Stopper(watch::Sender<bool>);
-
-/// What a consumer and its entries share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) client: Client,
-    pub(super) config: ConsumerConfig,
-    pub(super) consumer: Bytes,
-    pub(super) scripts: Scripts,
-    pub(super) held: HeldEntries,
-    /// One for each entry that may be there.
-    pub(super) room: Arc<Semaphore>,
-}
 
 impl Consumer {
     /// Makes the group if it does not exist, and begins to read.
@@ -98,8 +88,8 @@ impl Consumer {
     pub async fn next(&mut self) -> Option<Result<Entry, StreamError>> {
         loop {
             match self.entries.recv().await? {
-                // It waited here for so long that somebody else may have it.
-                Ok(entry) if !entry.is_held() => {}
+                // It waited here for so long that somebody else has it.
+                Ok(entry) if entry.is_lost() => {}
                 other => return Some(other),
             }
         }
@@ -112,8 +102,8 @@ impl Consumer {
     }
 
     /// Stops reading, gives up what was not given out by [`next`](Self::next), waits up to `patience` until all entries
-    /// are acknowledged or dropped, and takes leave of the group. What is given up, or not acknowledged, is delivered to
-    /// others after `claim_after`. Answers whether all entries came back in time.
+    /// are acknowledged or dropped, and takes leave of the group. What is given up, or not acknowledged, is delivered
+    /// to others after `claim_after`. Answers whether all entries came back in time.
     ///
     /// # Cancel safety
     /// It has stopped reading.

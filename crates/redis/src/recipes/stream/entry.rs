@@ -6,10 +6,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::consumer::Shared;
 use super::held::Claim;
+use super::shared::Shared;
 use crate::commands::Commands;
-use crate::error::{Error, Misuse, Ran};
+use crate::error::Error;
 
 /// An entry that was delivered. Dropped without [`ack`](Self::ack) it stays pending, and is delivered again after
 /// [`claim_after`](super::ConsumerConfig::claim_after), to any consumer of the group.
@@ -60,11 +60,16 @@ impl Entry {
         self.deliveries
     }
 
-    /// Whether it is certainly this consumer's: nobody else has it. False: the server says that another has, or could not
-    /// be asked for `claim_after`.
+    /// Whether it is certainly this consumer's: nobody else has it. False: the server says that another has, or could
+    /// not be asked for `claim_after`.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.claim.is_good(Instant::now())
+    }
+
+    /// Whether somebody else has it for certain.
+    pub(super) fn is_lost(&self) -> bool {
+        self.claim.is_lost()
     }
 
     /// Acknowledges it: it is delivered to nobody of this group any more. Answers whether it was pending still: if not,
@@ -86,8 +91,8 @@ impl Entry {
     /// Makes it a dead letter now, and acknowledges it. Answers whether it was this consumer's still.
     ///
     /// # Errors
-    /// [`dead_letters`](super::ConsumerConfig::dead_letters) names no stream, or as [`ack`](Self::ack). It may be called
-    /// again.
+    /// [`dead_letters`](super::ConsumerConfig::dead_letters) names no stream, or as [`ack`](Self::ack). It may be
+    /// called again.
     ///
     /// # Cancel safety
     /// It may have been done. It may be called again.
@@ -110,15 +115,4 @@ pub(super) struct Delivered {
     pub(super) id: Bytes,
     pub(super) fields: Vec<(Bytes, Bytes)>,
     pub(super) deliveries: u64,
-}
-
-impl Shared {
-    pub(super) async fn bury(&self, id: &Bytes) -> Result<bool, Error> {
-        let Some(dead) = &self.config.dead_letters else {
-            return Err(Error::new(Misuse::Arguments("dead_letters is not set".into()), Ran::NotSent, "bury"));
-        };
-        let max_length = dead.max_length.map(|max| max.to_string()).unwrap_or_default();
-        let call = self.scripts.bury.run::<i64>(&self.client).key(&self.config.stream).key(&dead.stream);
-        Ok(call.arg([&self.config.group, &self.consumer, id]).arg(max_length).await? == 1)
-    }
 }

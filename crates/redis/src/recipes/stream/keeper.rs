@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::consumer::Shared;
+use super::shared::Shared;
 use crate::error::Error;
 use crate::recipes::pause::Pauses;
 

@@ -31,8 +31,8 @@ end
 return gone
 ";
 
-/// `KEYS`: the stream, that of dead letters. `ARGV`: group, consumer, id, most entries (or empty). Answers 1 if the entry
-/// was the consumer's still: then it is a dead letter, and acknowledged.
+/// `KEYS`: the stream, that of dead letters. `ARGV`: group, consumer, id, most entries (or empty). Answers 1 if the
+/// entry was the consumer's still: then it is a dead letter, and acknowledged.
 const BURY: &str = "
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
 if #pending == 0 or pending[1][2] ~= ARGV[2] then return 0 end
@@ -55,8 +55,8 @@ redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
 return 1
 ";
 
-/// `ARGV`: group, a consumer (or empty), time (ms). Deletes that one, and those that were not heard of for so long; none
-/// that has anything pending, as that would be lost.
+/// `ARGV`: group, a consumer (or empty), time (ms). Deletes that one, and those that were not heard of for so long;
+/// none that has anything pending, as that would be lost.
 const FORGET: &str = "
 local forgotten = 0
 for _, facts in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
@@ -70,8 +70,8 @@ end
 return forgotten
 ";
 
-/// `ARGV`: entries to keep, 0 for none. Deletes what lies before the first entry that some group has not acknowledged, a
-/// thousand entries at a time if some are to be kept. Ids are decimal numbers of up to 64 bits: they are compared by
+/// `ARGV`: entries to keep, 0 for none. Deletes what lies before the first entry that some group has not acknowledged,
+/// a thousand entries at a time if some are to be kept. Ids are decimal numbers of up to 64 bits: they are compared by
 /// their digits, as doubles are too short.
 const TRIM: &str = "
 local function below(a, b)

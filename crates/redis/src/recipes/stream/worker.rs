@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
-use super::consumer::Shared;
+use super::config::{StreamError, Trim};
 use super::entry::{Delivered, Entry};
-use super::{StreamError, Trim};
+use super::shared::Shared;
 use crate::commands::Commands;
 use crate::commands::options::{XautoclaimOptions, XpendingOptions, XreadgroupOptions};
 use crate::error::{Advice, Error, Ran};

@@ -1,6 +1,7 @@
 //! Connections for one user alone.
 
-use pilotlight_redis::{Client, Command, Commands, ErrorKind, Misuse, Ran, Route, Value};
+use pilotlight_redis::{Client, Command, Commands, Config, ErrorKind, Misuse, Ran, Route, Value};
+use pilotlight_testkit::Server;
 
 use super::{SECOND, cluster, info, owner, soon, standalone, until};
 
@@ -28,20 +29,23 @@ async fn all_commands_are_allowed_but_those_without_one_reply() {
     assert_eq!(client.get("k").read_as::<i64>().await.unwrap(), 1);
 }
 
+async fn run(connection: &mut pilotlight_redis::Dedicated, words: &[&str]) {
+    let name = if words[0] == "CLIENT" { words[..2].join(" ") } else { words[0].to_owned() };
+    let rest = words[name.split(' ').count()..].to_vec();
+    connection.run::<Value>(Command::raw(&name).args(rest)).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_clean_connection_is_lent_again_and_no_other() {
     let (_server, client) = standalone();
     let next = async |client: &Client| id(&mut client.dedicated().await.unwrap()).await;
     let first = next(&client).await;
     assert_eq!(next(&client).await, first);
-    let spoil: [&[&str]; 5] =
-        [&["SELECT", "1"], &["CLIENT", "NO-EVICT", "ON"], &["MULTI"], &["WATCH", "k"], &["CLIENT", "SETNAME", "x"]];
+    let spoil: [&[&str]; 2] = [&["CLIENT", "NO-EVICT", "ON"], &["SCRIPT", "DEBUG", "NO"]];
     for words in spoil {
         let before = next(&client).await;
         let mut connection = client.dedicated().await.unwrap();
-        let name = if words.len() > 2 || words[0] == "CLIENT" { words[..2].join(" ") } else { words[0].to_owned() };
-        let rest = words[name.split(' ').count()..].to_vec();
-        connection.run::<()>(Command::raw(&name).args(rest)).await.unwrap();
+        run(&mut connection, words).await;
         drop(connection);
         assert_ne!(next(&client).await, before, "{words:?}");
     }
@@ -55,6 +59,62 @@ async fn a_clean_connection_is_lent_again_and_no_other() {
     assert!(connection.get("list").await.is_ok());
     drop(connection);
     assert_eq!(next(&client).await, before);
+}
+
+/// What a user has switched on is undone before the next one gets the connection.
+#[tokio::test]
+async fn a_changed_connection_is_reset_and_lent_again() {
+    let server = Server::builder().user("alice on >secret ~* &* +@all").start().unwrap();
+    let url = format!("redis://alice:secret@{}/3?client_name=me", server.addr());
+    let client = Client::new(Config::from_url(&url).unwrap()).unwrap();
+    let state = async |connection: &mut pilotlight_redis::Dedicated| {
+        let info: String = connection.run(Command::raw("CLIENT INFO")).await.unwrap();
+        let field =
+            |name: &str| info.split(' ').find_map(|field| field.strip_prefix(name)).unwrap().trim_end().to_owned();
+        ["id=", "name=", "db=", "user=", "resp=", "flags=", "multi="].map(field)
+    };
+    let before = state(&mut client.dedicated().await.unwrap()).await;
+    assert_eq!(before[1..], ["me", "3", "alice", "3", "N", "-1"].map(str::to_owned));
+    let changes: [&[&[&str]]; 8] = [
+        &[&["SELECT", "1"]],
+        &[&["MULTI"]],
+        &[&["WATCH", "k"]],
+        &[&["CLIENT", "SETNAME", "other"]],
+        &[&["CLIENT", "TRACKING", "ON"]],
+        &[&["AUTH", "testkit", "testkit-admin"]],
+        &[&["HELLO", "2"], &["MULTI"], &["SET", "k", "v"]],
+        &[&["RESET"], &["AUTH", "alice", "secret"]],
+    ];
+    for commands in changes {
+        let mut connection = client.dedicated().await.unwrap();
+        for words in commands {
+            run(&mut connection, words).await;
+        }
+        drop(connection);
+        assert_eq!(state(&mut client.dedicated().await.unwrap()).await, before, "{commands:?}");
+    }
+    assert_eq!(client.stats().pool.connects, 1);
+    // One to which something came unasked is not used again.
+    until("the invalidation came before the next use", || async {
+        let mut connection = client.dedicated().await.unwrap();
+        run(&mut connection, &["CLIENT", "TRACKING", "ON", "BCAST"]).await;
+        drop(connection);
+        client.set("any", "key").await.unwrap();
+        state(&mut client.dedicated().await.unwrap()).await[0] != before[0]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_there_is_no_reset_a_changed_connection_is_closed() {
+    let (server, _) = standalone();
+    let config = Config::from_url(&format!("{}?protocol=resp2", server.url())).unwrap();
+    let client = Client::new(config).unwrap();
+    let mut connection = client.dedicated().await.unwrap();
+    run(&mut connection, &["SELECT", "1"]).await;
+    drop(connection);
+    client.dedicated().await.unwrap();
+    assert_eq!(client.stats().pool.connects, 2);
 }
 
 #[tokio::test]
