@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Commands that nobody expected are kept up to this number; all are counted.
 const MAX_UNEXPECTED: usize = 100;
 
-/// A server in the test's process that speaks the protocol, answers handshakes by itself, and other commands as the
-/// test expects them. A command that is not expected is answered with an error, and [`verify`](Self::verify) tells of
-/// it.
+/// A server in the test's process that speaks the protocol, answers handshakes by itself (`HELLO`, `AUTH`, `CLIENT …`,
+/// `SELECT`, `READONLY`, `PING`; `ECHO`, unless it is expected), and other commands as the test expects them. A command
+/// that is not expected is answered with an error, and [`verify`](Self::verify) tells of it.
 ///
 /// ```
 /// use pilotlight_redis::{Client, Commands};
@@ -283,7 +283,7 @@ impl State {
                 expectation.left = expectation.left.map(|left| left - 1);
                 expectation.answer.clone()
             }
-            None => self.refuse(words),
+            None => echo(words).unwrap_or_else(|| self.refuse(words)),
         };
         drop(expectations);
         self.progress.send_modify(|count| *count += 1);
@@ -334,6 +334,17 @@ impl fmt::Display for Expected {
             Self::Words(words) => f.write_str(&text(words)),
         }
     }
+}
+
+/// `ECHO`, by which clients look whether the server is there.
+fn echo(words: &[Bytes]) -> Option<Answer> {
+    let [name, word] = words else { return None };
+    if !name.eq_ignore_ascii_case(b"ECHO") {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    MockReply::Bulk(word.clone()).encode(&mut bytes);
+    Some(Answer::Send(bytes))
 }
 
 fn text(words: &[Bytes]) -> String {

@@ -296,7 +296,7 @@ async fn a_hook_hears_of_beginnings_attempts_and_ends() {
             "PIPELINE done: 1, nowhere".to_owned(),
         ]
     );
-    let given_up = tokio::time::timeout(Duration::from_millis(1), client.blpop(["list"], 0));
+    let given_up = tokio::time::timeout(Duration::from_millis(1), client.blpop(["list"], 0.0));
     given_up.await.unwrap_err();
     assert_eq!(notebook.take().pop().unwrap(), "BLPOP given up");
     // Not even begun.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use pilotlight_redis::{Client, Commands, Config, ErrorKind, Ran};
 use pilotlight_testkit::{MockError, MockServer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn start() -> (MockServer, Client) {
     let server = MockServer::start().await.unwrap();
@@ -60,4 +61,20 @@ async fn errors_delays_and_disconnects() {
     assert!(matches!(silent.kind(), ErrorKind::Timeout(_)), "{silent}");
     server.verify().await.unwrap();
     assert!(server.connections() >= 3);
+}
+
+#[tokio::test]
+async fn a_client_connects_without_expectations_and_in_memory() {
+    let server = MockServer::start().await.unwrap();
+    Client::connect(&server.url()).await.unwrap();
+    server.verify().await.unwrap();
+
+    let server = MockServer::builder().memory().start().await.unwrap();
+    server.expect(["FOO"]).raw("$3\r\nbar\r\n");
+    let mut stream = server.dial().unwrap();
+    stream.write_all(b"*1\r\n$3\r\nfoo\r\n").await.unwrap();
+    let mut reply = [0; 9];
+    stream.read_exact(&mut reply).await.unwrap();
+    assert_eq!(&reply, b"$3\r\nbar\r\n");
+    server.verify().await.unwrap();
 }

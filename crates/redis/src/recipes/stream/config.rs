@@ -17,8 +17,8 @@ pub struct ConsumerConfig {
     pub consumer: Option<Bytes>,
     /// Where a group begins that does not exist yet. Default: [`Start::Beginning`].
     pub start: Start,
-    /// Entries that this consumer has at most, from their delivery until they are acknowledged or dropped, at least 1.
-    /// Default: 64.
+    /// Entries that this consumer has at most, from their delivery until they are acknowledged or dropped, from 1 to
+    /// 1,048,576. Default: 64.
     pub max_prefetched: usize,
     /// An entry that no consumer has kept for so long belongs to whoever claims it: the time after which a consumer
     /// that has died is replaced, at least 100 ms. A consumer keeps what it holds every third of it. Default: 30 s.

@@ -22,6 +22,9 @@ use crate::proto::slot::Slot;
 /// Shorter, and entries are claimed from consumers that are alive.
 const MIN_CLAIM_AFTER: Duration = Duration::from_millis(100);
 
+/// More are no buffer, but a copy of the stream.
+const MAX_PREFETCHED: usize = 1 << 20;
+
 /// One consumer of a group. See [the module](crate::recipes::stream).
 ///
 /// Its entries are kept while it lives: to end without repetitions, [`stop`](Stopper::stop) it, handle what
@@ -133,8 +136,8 @@ impl Stopper {
 
 fn check(client: &Client, config: &ConsumerConfig) -> Result<(), Error> {
     let misuse = |misuse: Misuse| Err(Error::new(misuse, Ran::NotSent, "Consumer"));
-    if config.max_prefetched == 0 || config.max_prefetched > Semaphore::MAX_PERMITS / 2 {
-        return misuse(Misuse::Arguments("max_prefetched is out of bounds".into()));
+    if !(1..=MAX_PREFETCHED).contains(&config.max_prefetched) {
+        return misuse(Misuse::Arguments("max_prefetched has to be from 1 to 1,048,576".into()));
     }
     if config.claim_after < MIN_CLAIM_AFTER || config.block.is_zero() {
         return misuse(Misuse::Arguments("claim_after has to be 100 ms or more, and block above zero".into()));
