@@ -29,8 +29,8 @@ use super::options::*;
 use super::spec;
 use super::words::*;
 use crate::command::{
-    Arg, Args, Command, IdleMilliseconds, Integer, Milliseconds, Number, Pairs, Seconds, Triples, UnixMilliseconds, UnixSeconds,
-    WaitSeconds,
+    Arg, Args, Command, IdleMilliseconds, Integer, Milliseconds, Number, Pairs, Seconds, Triples, UnixMilliseconds,
+    UnixSeconds, WaitSeconds,
 };
 use crate::reply::{
     AutoClaimed, Facts, FromReply, GeoFound, GeoPosition, PendingEntry, PendingSummary, ScanReply, ScoredPop, StreamEntries,

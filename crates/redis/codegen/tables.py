@@ -105,8 +105,8 @@ SELECTOR_METHODS = {"fromlonlat": "lonlat", "frommember": "member", "byradius": 
 # Types of numbers, by the files' type and what the name contains: the first that fits.
 NUMBERS = {
     "integer": {
-        "min-idle-time": "IdleMilliseconds", "milliseconds": "Milliseconds", "seconds": "Seconds", "timeout": "Milliseconds",
-        "": "Integer",
+        "min-idle-time": "IdleMilliseconds", "milliseconds": "Milliseconds", "seconds": "Seconds",
+        "timeout": "Milliseconds", "": "Integer",
     },
     "unix-time": {"milliseconds": "UnixMilliseconds", "": "UnixSeconds"},
     "double": {"timeout": "WaitSeconds", "": "Number"},
@@ -115,7 +115,8 @@ NUMBERS = {
 # Types of parameters where the files' type is too narrow (scores take `(1` and `-inf`) or too wide.
 PARAMETERS = {
     "cursor": "u64", "min-idle-time": "IdleMilliseconds", "port": "u16", "cluster-bus-port": "u16", "slot": "u16",
-    ("ZINCRBY", "increment"): "Number", ("XCLAIM", "ms"): "IdleMilliseconds", ("REPLICAOF", "port"): "arg", ("SLAVEOF", "port"): "arg",
+    ("ZINCRBY", "increment"): "Number", ("XCLAIM", "ms"): "IdleMilliseconds",
+    ("REPLICAOF", "port"): "arg", ("SLAVEOF", "port"): "arg",
     **{(command, bound): "arg" for bound in ("min", "max")
        for command in ("ZCOUNT", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZREMRANGEBYSCORE")},
     **{(command, "weight"): "arg" for command in ("ZINTER", "ZUNION", "ZINTERSTORE", "ZUNIONSTORE")},

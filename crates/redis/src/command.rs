@@ -4,6 +4,7 @@
 mod arg;
 mod keys;
 mod number;
+mod pairs;
 mod refused;
 mod spec;
 pub(crate) mod table;
@@ -14,8 +15,9 @@ use std::fmt;
 use pilotlight_resp::encode;
 use smallvec::SmallVec;
 
-pub use arg::{Arg, Args, Each, Element, Pairs, Triples, each};
+pub use arg::{Arg, Args, Element};
 pub use number::{Integer, Number};
+pub use pairs::{Each, Pairs, Triples, each};
 pub use spec::{BeginSearch, Blocking, CommandSpec, FindKeys, Flags, KeySpec, RequestPolicy, ResponsePolicy, UNKNOWN};
 pub use time::{IdleMilliseconds, Milliseconds, Seconds, UnixMilliseconds, UnixSeconds, WaitSeconds};
 

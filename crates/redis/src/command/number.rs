@@ -6,7 +6,8 @@ use std::num::{
 
 use super::arg::Arg;
 
-/// A whole number, of any of Rust's types of up to 64 bits: `client.incrby("n", 5_u8)`, `client.lpop("l", names.len())`.
+/// A whole number, of any of Rust's types of up to 64 bits: `client.incrby("n", 5_u8)`,
+/// `client.lpop("l", names.len())`.
 #[derive(Debug, Clone)]
 pub struct Integer(Arg<'static>);
 

@@ -28,7 +28,7 @@ impl Command<'_> {
 
     /// Whether an argument keeps it from being sent.
     pub(crate) fn is_refused(&self) -> bool {
-        std::ptr::eq(self.spec, &raw const REFUSED)
+        std::ptr::eq(self.spec, &REFUSED)
     }
 
     /// What is wrong with the argument because of which it is not sent, if there is one.

@@ -105,7 +105,8 @@ time! {
 }
 
 time! {
-    /// A Unix time in seconds: a whole number, or a [`SystemTime`] not before 1970, which is rounded up to whole seconds.
+    /// A Unix time in seconds: a whole number, or a [`SystemTime`] not before 1970, which is rounded up to whole
+    /// seconds.
     UnixSeconds from i32, i64, u32, u64;
     SystemTime => |time| whole(since_epoch(time)?, Duration::from_secs(1), None)
 }

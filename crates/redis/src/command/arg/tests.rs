@@ -2,7 +2,10 @@
 
 #![expect(clippy::needless_borrows_for_generic_args, reason = "borrowed forms are what is tested")]
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::*;
+use crate::command::{Pairs, each};
 
 fn texts<'a>(each: impl FnOnce(&mut dyn FnMut(Arg<'a>))) -> String {
     let mut texts = Vec::new();
