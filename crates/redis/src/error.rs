@@ -1,6 +1,7 @@
 //! What can go wrong with a command: who is to blame, whether it may have run, and what to do now.
 
 mod outcome;
+mod reason;
 mod server;
 pub(crate) mod table;
 mod timeout;
@@ -12,6 +13,7 @@ use pilotlight_resp::{DecodeError, Value};
 
 use crate::command::CommandSpec;
 pub use outcome::{Advice, Ran};
+pub use reason::Reason;
 pub use server::ServerError;
 use table::Judgement;
 pub use timeout::{TimeoutReport, TimeoutStage};
@@ -72,11 +74,11 @@ pub enum ErrorKind {
     Protocol(Arc<str>),
     /// No connection could be made.
     #[error("cannot connect: {0}")]
-    Connect(Arc<str>),
+    Connect(Reason),
     /// No connection can be made, and trying again will not help: a wrong password, a bad certificate, an unknown name
     /// of a primary.
     #[error("cannot connect: {0}")]
-    Rejected(Arc<str>),
+    Rejected(Reason),
     /// The connection was lost before the reply.
     #[error("connection lost: {0}")]
     Connection(Arc<str>),
@@ -117,7 +119,7 @@ pub enum ErrorKind {
     },
     /// The cluster has no node for it, after all retries.
     #[error("{0}")]
-    Cluster(Arc<str>),
+    Cluster(Reason),
     /// Some keys of a command over several slots failed, others did not.
     #[error("{0}")]
     Partial(Arc<PartialFailure>),
@@ -301,6 +303,16 @@ impl Error {
         }
     }
 
+    /// Why there is no connection, or was none until the deadline.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        match &self.0.kind {
+            ErrorKind::Connect(reason) | ErrorKind::Rejected(reason) | ErrorKind::Cluster(reason) => Some(reason),
+            ErrorKind::Timeout(report) => report.problem.as_ref(),
+            _ => None,
+        }
+    }
+
     /// What `error`, which is this one or its cause, means for the command.
     pub(crate) fn judge(&self, error: &ServerError) -> Judgement {
         self.0.spec.map_or_else(|| table::judge_own(error), |spec| table::judge(spec, error))
@@ -355,7 +367,7 @@ impl std::error::Error for Error {
             ErrorKind::Server(error) | ErrorKind::Redirects { last: error, .. } => Some(error),
             ErrorKind::Reply(error) => Some(error),
             ErrorKind::Partial(error) => Some(&**error),
-            _ => None,
+            _ => Some(self.reason()?.cause()?),
         }
     }
 }

@@ -59,8 +59,8 @@ pub use client::{
 pub use command::{Arg, Args, Command, Pairs};
 pub use commands::Commands;
 pub use config::Config;
-pub use error::{Aborted, Advice, Error, ErrorKind, Misuse, PartialFailure, Ran, ReplyError, ServerError};
-pub use net::{AuthError, ConnectError, ConnectErrorKind, ConnectStage};
+pub use error::{Aborted, Advice, Error, ErrorKind, Misuse, PartialFailure, Ran, Reason, ReplyError, ServerError};
+pub use net::{AuthError, ConnectError, ConnectErrorKind, ConnectStage, TlsError};
 pub use proto::slot::{SLOTS, Slot};
 pub use proto::slot_set::{SlotSet, SlotSetError};
 pub use proto::topology::Role;

@@ -14,4 +14,4 @@ mod tls;
 pub(crate) mod transport;
 pub(crate) mod wire;
 
-pub use connect_error::{AuthError, ConnectError, ConnectErrorKind, ConnectStage};
+pub use connect_error::{AuthError, ConnectError, ConnectErrorKind, ConnectStage, TlsError};

@@ -376,12 +376,12 @@ impl Cluster {
     fn no_topology(self: &Arc<Self>, spec: &CommandSpec) -> Error {
         self.want_refresh(Refresh::Urgent);
         let kind = match &self.task.lock().problem {
-            Some(DialError { text, is_final: true }) => ErrorKind::Rejected(Arc::clone(text)),
+            Some(DialError { text, is_final: true }) => ErrorKind::Rejected(text.clone()),
             Some(DialError { text, .. }) if self.config.when_down == WhenDown::FailFast => {
-                ErrorKind::Connect(Arc::clone(text))
+                ErrorKind::Connect(text.clone())
             }
             Some(DialError { text, .. }) => {
-                ErrorKind::Cluster(format!("the topology of the cluster is not known: {text}").into())
+                ErrorKind::Cluster(text.told(format!("the topology of the cluster is not known: {text}")))
             }
             None => ErrorKind::Cluster("the topology of the cluster is not known yet".into()),
         };

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use crate::command::Command;
 use crate::config::{Config, NodeAddress, Topology};
 use crate::engine::lane::DialError;
+use crate::error::Reason;
 use crate::net::connect::{Purpose, connect_with};
 use crate::net::connection::Connection;
 use crate::proto::handshake::Role;
@@ -128,6 +129,7 @@ impl Aim {
 
 impl From<crate::net::ConnectError> for DialError {
     fn from(error: crate::net::ConnectError) -> Self {
-        Self { text: error.to_string().into(), is_final: error.is_permanent() }
+        let is_final = error.is_permanent();
+        Self { text: Reason::of(error), is_final }
     }
 }

@@ -1,8 +1,9 @@
 //! What is told of a deadline that passed.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
+
+use super::reason::Reason;
 
 /// What was going on when a deadline passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub struct TimeoutReport {
     /// Whether it was waiting to be written (`queued`) or for its reply (`sent`), or for a connection.
     pub stage: TimeoutStage,
     /// Why there was no connection, if there was none.
-    pub problem: Option<Arc<str>>,
+    pub problem: Option<Reason>,
     /// Commands not yet written on its lane.
     pub queued: usize,
     /// Commands whose replies are awaited on its lane.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pilotlight_resp::DecodeError;
 
 use crate::config::{CredentialError, NodeAddress};
-use crate::error::{Advice, ServerError};
+use crate::error::{Advice, Error, ServerError};
 use crate::proto::handshake::HandshakeError;
 
 /// An attempt to connect failed: where, and why. No text of it holds a password.
@@ -65,7 +65,7 @@ pub enum ConnectErrorKind {
     TlsConfig(Box<str>),
     /// The TLS handshake failed.
     #[error("TLS failed: {0}")]
-    Tls(#[source] io::Error),
+    Tls(#[source] TlsError),
     /// The credential provider failed.
     #[error("no credentials: {0}")]
     Credentials(#[source] CredentialError),
@@ -122,9 +122,15 @@ pub enum AuthError {
         /// The user; `default` if none is configured.
         username: Box<str>,
         /// The server's answer.
+        #[source]
         error: ServerError,
     },
 }
+
+/// The TLS handshake failed. Its source is what rustls found wrong (a `rustls::Error`), or, if the connection failed,
+/// the [`io::Error`].
+#[derive(Debug)]
+pub struct TlsError(io::Error);
 
 /// What an attempt to connect was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +187,48 @@ impl ConnectError {
             | ConnectErrorKind::Protocol(_)
             | ConnectErrorKind::Unexpected { .. } => false,
         }
+    }
+}
+
+impl Error {
+    /// The failed attempt to connect that is behind this error, if there is one: of [`ErrorKind::Connect`],
+    /// [`ErrorKind::Rejected`], [`ErrorKind::Cluster`], and of an [`ErrorKind::Timeout`] while there was no connection.
+    ///
+    /// ```no_run
+    /// # use pilotlight_redis::{Client, ConnectErrorKind};
+    /// # async fn example() {
+    /// if let Err(error) = Client::connect("redis://localhost").await {
+    ///     match error.connect_error().map(|error| error.kind()) {
+    ///         Some(ConnectErrorKind::Resolve(_)) => println!("there is no such host"),
+    ///         Some(ConnectErrorKind::Dial { source, .. }) => println!("nobody listens there: {:?}", source.kind()),
+    ///         Some(ConnectErrorKind::Auth(_)) => println!("the password is wrong"),
+    ///         _ => println!("{error}"),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn connect_error(&self) -> Option<&ConnectError> {
+        self.reason()?.cause()?.downcast_ref()
+    }
+}
+
+impl TlsError {
+    pub(super) fn new(error: io::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for TlsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // What is within an I/O error is no source of it, but is hidden in it.
+        Some(self.0.get_ref().map_or(&self.0 as _, |inner| inner as _))
     }
 }
 

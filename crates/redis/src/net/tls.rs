@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_rustls::TlsConnector;
 
-use super::connect_error::ConnectErrorKind;
+use super::connect_error::{ConnectErrorKind, TlsError};
 use super::transport::Transport;
 use crate::config::{Pem, TlsConfig, TlsIdentity, TlsRoots};
 
@@ -29,7 +29,10 @@ pub(super) async fn secure(
     // Certificates may be read from disk.
     let built = tokio::task::spawn_blocking(move || client_config(&tls)).await;
     let config = built.map_err(|error| config_error(error.to_string()))?.map_err(config_error)?;
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, plain).await.map_err(ConnectErrorKind::Tls)?;
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(name, plain)
+        .await
+        .map_err(|error| ConnectErrorKind::Tls(TlsError::new(error)))?;
     Ok(Transport::Tls(Box::new(stream)))
 }
 

@@ -11,6 +11,7 @@ mod blocking;
 mod busy;
 mod chaos;
 mod cluster;
+mod connecting;
 mod deadline;
 mod depth;
 mod desync;

@@ -204,10 +204,15 @@ impl Problems {
         self.0.push(problem);
     }
 
-    /// Final if every one of them is.
+    /// Final if every one of them is. The cause is that of the first that has one.
     fn into_error(self, what: &str) -> DialError {
         let texts: Vec<_> = self.0.iter().map(|problem| &*problem.text).collect();
         let is_final = !self.0.is_empty() && self.0.iter().all(|problem| problem.is_final);
-        DialError { text: format!("{what}: {}", texts.join("; ")).into(), is_final }
+        let text = format!("{what}: {}", texts.join("; "));
+        let text = match self.0.iter().find(|problem| problem.text.cause().is_some()) {
+            Some(problem) => problem.text.told(text),
+            None => text.into(),
+        };
+        DialError { text, is_final }
     }
 }

@@ -231,7 +231,7 @@ impl Lane {
         {
             let mut shared = self.shared.lock();
             shared.state.counters.connect_failures += 1;
-            let text = Arc::clone(&error.text);
+            let text = error.text.clone();
             let kind = if error.is_final { ErrorKind::Rejected(text) } else { ErrorKind::Connect(text) };
             let is_told = error.is_final || self.settings.when_down == WhenDown::Fail;
             self.fall(&mut shared, &kind, is_told, &mut wakers);
@@ -248,7 +248,10 @@ impl Lane {
     }
 
     fn fall(&self, shared: &mut Shared, kind: &ErrorKind, is_told: bool, wakers: &mut Vec<Waker>) {
-        shared.state.problem = Some(kind.to_string().into());
+        shared.state.problem = Some(match kind {
+            ErrorKind::Connect(reason) | ErrorKind::Rejected(reason) => reason.told(kind.to_string()),
+            kind => kind.to_string().into(),
+        });
         if is_told {
             shared.state.fail_queued(kind, wakers);
         }

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_resp::Value;
@@ -10,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::address::NodeAddress;
 use crate::credentials::Credentials;
+use crate::error::Reason;
 use crate::net::connection::Connection;
 use crate::net::wire::Wire;
 use crate::proto::backoff::Backoff;
@@ -39,7 +39,7 @@ pub(crate) trait Dial: Send + Sync + 'static {
 /// Why there is no connection.
 #[derive(Debug, Clone)]
 pub(crate) struct DialError {
-    pub(crate) text: Arc<str>,
+    pub(crate) text: Reason,
     /// Trying again will not help (wrong password): whoever waits is told at once.
     pub(crate) is_final: bool,
 }

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use pilotlight_resp::Value;
 
 use crate::engine::submission::{Kind, Outcome, Submission};
+use crate::error::Reason;
 use crate::out::Out;
 use crate::stats::Counters;
 use ping::Ping;
@@ -136,7 +137,7 @@ pub(crate) struct State {
     last_progress: Instant,
     pub(super) counters: Counters,
     /// Why there is no connection.
-    pub(super) problem: Option<Arc<str>>,
+    pub(super) problem: Option<Reason>,
     /// A `PING` of the lane's own whose reply is awaited.
     ping: Option<Ping>,
     /// When the last one was answered.

@@ -49,13 +49,13 @@ impl Hub {
         tracing::debug!(%node, reason = &*error.text, "no connection for subscriptions");
         let is_told = error.is_final || (self.config.when_down == WhenDown::FailFast && self.cluster.is_none());
         self.change(|state, out| {
-            state.problem = Some(Arc::clone(&error.text));
+            state.problem = Some(error.text.clone());
             if is_told {
                 for (id, topic) in state.subscriptions.awaited_at(node) {
                     let inbox = state.inboxes.get(&id);
                     inbox
                         .into_iter()
-                        .for_each(|inbox| inbox.fail(topic.clone(), ErrorKind::Connect(Arc::clone(&error.text))));
+                        .for_each(|inbox| inbox.fail(topic.clone(), ErrorKind::Connect(error.text.clone())));
                 }
             }
             if state.home.as_ref() == Some(node) {

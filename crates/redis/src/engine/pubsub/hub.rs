@@ -23,7 +23,7 @@ use crate::engine::cluster::Cluster;
 use crate::engine::credential_refresh::CredentialRefresh;
 use crate::engine::finder::Finder;
 use crate::engine::lane_options::LaneOptions;
-use crate::error::{Error, ErrorKind, Ran};
+use crate::error::{Error, ErrorKind, Ran, Reason};
 use crate::proto::subscriptions::{Output, SubscriberId, Subscriptions, Topic};
 
 /// See the module.
@@ -51,7 +51,7 @@ pub(super) struct State {
     /// The last home, which could not be reached.
     pub(super) avoided: Option<NodeAddress>,
     /// Why the last attempt to connect failed.
-    pub(super) problem: Option<Arc<str>>,
+    pub(super) problem: Option<Reason>,
     /// They wait for tasks.
     pub(super) jobs: Vec<Job>,
     pub(super) follows_cluster: bool,
@@ -207,7 +207,7 @@ impl Hub {
 
     fn too_late(&self, patience: Duration) -> ErrorKind {
         match &self.state.lock().problem {
-            Some(problem) => ErrorKind::Connect(format!("not subscribed within {patience:?}: {problem}").into()),
+            Some(problem) => ErrorKind::Connect(problem.told(format!("not subscribed within {patience:?}: {problem}"))),
             None => ErrorKind::Connection(format!("not subscribed within {patience:?}").into()),
         }
     }
