@@ -1,40 +1,70 @@
 //! The client for programs without a runtime: each call blocks its thread until it is done.
 //!
 //! ```no_run
-//! use pilotlight_redis::{Commands, blocking};
+//! use std::time::Duration;
+//!
+//! use pilotlight_redis::{Commands, Event, Script, blocking};
 //!
 //! # fn main() -> Result<(), pilotlight_redis::Error> {
 //! let client = blocking::Client::connect("redis://localhost")?;
 //! client.set("name", "Ada")?;
-//! // With options, or what has no method here: the asynchronous client, waited for.
-//! let name: Option<String> = client.wait(client.asynchronous().get("name").read_as())?;
+//! let name = client.read_as::<Option<String>>().get("name")?;
+//! client.timeout(Duration::from_millis(50)).incr("visits")?;
 //!
-//! let mut pipeline = client.asynchronous().pipeline();
+//! let mut pipeline = client.pipeline();
 //! let visits = pipeline.incr("visits");
-//! let visits = client.wait(pipeline.run())?.take(visits)?;
+//! let visits = pipeline.run()?.take(visits)?;
+//!
+//! for keys in client.scan().with(|scan| scan.pattern("user:*")) {
+//!     println!("{} keys", keys?.len());
+//! }
+//! for event in client.subscribe("news")? {
+//!     let Event::Message(message) = event else { continue };
+//!     println!("{:?}", message.payload);
+//! }
 //! # Ok(()) }
 //! ```
+//!
+//! What the [asynchronous client](crate::Client) gives is here a [`Blocking`] of the same: it has the methods that do
+//! not wait, and those that wait in a form that blocks. Anything else is [waited for](Client::wait).
 //!
 //! The connections live on one thread of the client's own, which threads that call share. A caller that is alone writes
 //! its command by itself, and is woken by that thread when the reply is there.
 
-use std::future::Future;
-use std::pin::pin;
+mod calls;
+mod made;
+mod worker;
+
+use std::future::IntoFuture;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, JoinHandle, Thread};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
 
+use crate::client::cached::{CacheConfig, Cached};
+use crate::client::dedicated::Dedicated;
 use crate::client::handle::Client as AsyncClient;
-use crate::command::Command;
+use crate::client::monitor::Monitor;
+use crate::client::pipeline::Pipeline;
+use crate::client::raw::NodeStream;
+use crate::client::scan::{MemberScan, Scan};
+use crate::client::script::{Invocation, Script};
+use crate::client::subscription::Subscription;
+use crate::client::transaction::Transaction;
+use crate::command::{Args, Command};
 use crate::commands::Commands;
 use crate::config::Config;
-use crate::error::{Error, ErrorKind, Ran};
+use crate::engine::route::{NodeReply, Route};
+use crate::error::Error;
 use crate::reply::FromReply;
 use crate::stats::Stats;
+pub use calls::{Calls, CallsAs};
+pub use made::Blocking;
+use worker::Worker;
 
 /// See the module. Cloning it is cheap; clones share all connections. They are closed with the last clone.
 ///
@@ -44,14 +74,6 @@ pub struct Client {
     // In this order: the connections are given up before their runtime is.
     client: AsyncClient,
     worker: Arc<Worker>,
-}
-
-/// The thread that the connections live on. It ends when this is dropped.
-#[derive(Debug)]
-struct Worker {
-    runtime: Handle,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Client {
@@ -82,8 +104,192 @@ impl Client {
     }
 
     /// Runs a future of the asynchronous client on this thread.
-    pub fn wait<F: Future>(&self, future: F) -> F::Output {
-        self.worker.wait(future)
+    pub fn wait<F: IntoFuture>(&self, future: F) -> F::Output {
+        self.worker.wait(future.into_future())
+    }
+
+    /// Something made by the asynchronous client, to be waited for.
+    pub fn wrap<T>(&self, made: T) -> Blocking<T> {
+        Blocking::new(made, &self.worker)
+    }
+
+    fn wrapped<T>(&self, made: impl Future<Output = Result<T, Error>>) -> Result<Blocking<T>, Error> {
+        self.wait(made).map(|made| self.wrap(made))
+    }
+
+    fn calls(&self) -> Calls<'_> {
+        Calls::new(&self.client, &self.worker)
+    }
+
+    /// Calls with a deadline of their own ([`Call::timeout`](crate::Call::timeout)).
+    #[must_use]
+    pub fn timeout(&self, timeout: Duration) -> Calls<'_> {
+        self.calls().timeout(timeout)
+    }
+
+    /// Calls that may be sent again although they may have run ([`Call::retryable`](crate::Call::retryable)).
+    #[must_use]
+    pub fn retryable(&self) -> Calls<'_> {
+        self.calls().retryable()
+    }
+
+    /// Calls to a certain node ([`Call::on`](crate::Call::on)).
+    #[must_use]
+    pub fn on(&self, route: Route) -> Calls<'_> {
+        self.calls().on(route)
+    }
+
+    /// Calls whose replies are read as `T` ([`Call::read_as`](crate::Call::read_as)).
+    #[must_use]
+    pub fn read_as<T: FromReply>(&self) -> CallsAs<'_, T> {
+        self.calls().read_as()
+    }
+
+    /// As [`Client::pipeline`](crate::Client::pipeline).
+    #[must_use]
+    pub fn pipeline(&self) -> Blocking<Pipeline<'_>> {
+        self.wrap(self.client.pipeline())
+    }
+
+    /// As [`Client::transaction`](crate::Client::transaction).
+    #[must_use]
+    pub fn transaction(&self) -> Blocking<Transaction<'_>> {
+        self.wrap(self.client.transaction())
+    }
+
+    /// As [`Client::watch`](crate::Client::watch).
+    ///
+    /// # Errors
+    /// Those of `attempt`; [`Aborted::Changed`](crate::Aborted::Changed) after the last one.
+    pub fn watch<'k, T>(
+        &self,
+        keys: impl Args<'k>,
+        mut attempt: impl FnMut(&mut Blocking<&mut Dedicated>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let attempt = async |connection: &mut Dedicated| attempt(&mut Blocking::new(connection, &self.worker));
+        self.wait(self.client.watch(keys, attempt))
+    }
+
+    /// A script, to be run ([`Script::run`]).
+    #[must_use]
+    pub fn script<'a, T: FromReply>(&'a self, script: &'a Script) -> Blocking<Invocation<'a, T>> {
+        self.wrap(script.run(&self.client))
+    }
+
+    /// As [`Script::load`].
+    ///
+    /// # Errors
+    /// A node cannot be reached, or the source is wrong.
+    pub fn load(&self, script: &Script) -> Result<(), Error> {
+        self.wait(script.load(&self.client))
+    }
+
+    /// As [`Client::dedicated`](crate::Client::dedicated).
+    ///
+    /// # Errors
+    /// There is no connection in time.
+    pub fn dedicated(&self) -> Result<Blocking<Dedicated>, Error> {
+        self.wrapped(self.client.dedicated())
+    }
+
+    /// As [`Client::dedicated_on`](crate::Client::dedicated_on).
+    ///
+    /// # Errors
+    /// There is no connection in time, or `route` is more than one node.
+    pub fn dedicated_on(&self, route: Route) -> Result<Blocking<Dedicated>, Error> {
+        self.wrapped(self.client.dedicated_on(route))
+    }
+
+    /// As [`Client::scan`](crate::Client::scan): pages of keys.
+    #[must_use]
+    pub fn scan(&self) -> Blocking<Scan> {
+        self.wrap(self.client.scan())
+    }
+
+    /// As [`Client::scan_hash`](crate::Client::scan_hash).
+    #[must_use]
+    pub fn scan_hash(&self, key: impl Into<Bytes>) -> Blocking<MemberScan<(Bytes, Bytes)>> {
+        self.wrap(self.client.scan_hash(key))
+    }
+
+    /// As [`Client::scan_set`](crate::Client::scan_set).
+    #[must_use]
+    pub fn scan_set(&self, key: impl Into<Bytes>) -> Blocking<MemberScan<Bytes>> {
+        self.wrap(self.client.scan_set(key))
+    }
+
+    /// As [`Client::scan_sorted_set`](crate::Client::scan_sorted_set).
+    #[must_use]
+    pub fn scan_sorted_set(&self, key: impl Into<Bytes>) -> Blocking<MemberScan<(Bytes, f64)>> {
+        self.wrap(self.client.scan_sorted_set(key))
+    }
+
+    /// As [`Client::subscribe`](crate::Client::subscribe).
+    ///
+    /// # Errors
+    /// No server confirms it in time.
+    pub fn subscribe<'a>(&self, channels: impl Args<'a>) -> Result<Blocking<Subscription>, Error> {
+        self.wrapped(self.client.subscribe(channels))
+    }
+
+    /// As [`Client::psubscribe`](crate::Client::psubscribe).
+    ///
+    /// # Errors
+    /// No server confirms it in time.
+    pub fn psubscribe<'a>(&self, patterns: impl Args<'a>) -> Result<Blocking<Subscription>, Error> {
+        self.wrapped(self.client.psubscribe(patterns))
+    }
+
+    /// As [`Client::ssubscribe`](crate::Client::ssubscribe).
+    ///
+    /// # Errors
+    /// No server confirms it in time.
+    pub fn ssubscribe<'a>(&self, channels: impl Args<'a>) -> Result<Blocking<Subscription>, Error> {
+        self.wrapped(self.client.ssubscribe(channels))
+    }
+
+    /// As [`Client::cached`](crate::Client::cached).
+    ///
+    /// # Errors
+    /// The configuration makes no sense, or this client speaks RESP2 only.
+    pub fn cached(&self, config: CacheConfig) -> Result<Blocking<Cached>, Error> {
+        self.client.cached(config).map(|cached| self.wrap(cached))
+    }
+
+    /// As [`Client::on_all`](crate::Client::on_all).
+    ///
+    /// # Errors
+    /// No node is known in time, or the command cannot be sent on shared connections.
+    pub fn on_all(&self, route: Route, command: Command<'_>) -> Result<Vec<NodeReply>, Error> {
+        self.wait(self.client.on_all(route, command))
+    }
+
+    /// As [`Client::copy`](crate::Client::copy), to a writer that blocks.
+    ///
+    /// # Errors
+    /// As any command; the writer fails, or the reply is no string.
+    pub fn copy<W: io::Write + Unpin + Send>(
+        &self,
+        command: Command<'_>,
+        writer: &mut W,
+    ) -> Result<Option<u64>, Error> {
+        self.wait(self.client.copy(command, &mut Writer(writer)))
+    }
+
+    /// As [`Client::monitor`](crate::Client::monitor).
+    ///
+    /// # Errors
+    /// There is no connection in time, or the server refuses it.
+    pub fn monitor(&self, route: Route) -> Result<Blocking<Monitor>, Error> {
+        self.wrapped(self.client.monitor(route))
+    }
+
+    /// As [`Client::stream`](crate::Client::stream): a connection to read from and write to.
+    ///
+    /// # Errors
+    /// There is no connection in time.
+    pub fn stream(&self, route: Route) -> Result<Blocking<NodeStream>, Error> {
+        self.wrapped(self.client.stream(route))
     }
 
     /// As [`Client::stats`](crate::Client::stats).
@@ -107,53 +313,19 @@ impl<'a> Commands<'a> for &'a Client {
     }
 }
 
-impl Worker {
-    fn start() -> Result<Self, Error> {
-        let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::Connect(error.to_string().into()), Ran::NotSent, "blocking::Client")
-        };
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let handle = runtime.handle().clone();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let work = move || {
-            let _ = runtime.block_on(stopped);
-        };
-        let thread = thread::Builder::new().name("pilotlight-redis".into()).spawn(work).map_err(failed)?;
-        Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
+/// A writer that blocks, on a thread that may.
+struct Writer<W>(W);
+
+impl<W: io::Write + Unpin> AsyncWrite for Writer<W> {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(self.0.write(bytes))
     }
 
-    /// Polls the future on this thread, which sleeps meanwhile. What it spawns and its timers run on the worker's.
-    fn wait<F: Future>(&self, future: F) -> F::Output {
-        let _entered = self.runtime.enter();
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut future = pin!(future);
-        loop {
-            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(output) => return output,
-                Poll::Pending => thread::park(),
-            }
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        // A task of its own may hold the last clone.
-        if let Some(thread) = self.thread.take_if(|thread| thread.thread().id() != thread::current().id()) {
-            let _ = thread.join();
-        }
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.0.flush())
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
     }
 }
