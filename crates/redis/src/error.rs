@@ -224,7 +224,7 @@ pub enum Misuse {
 
 /// The reply does not have the type that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected {expected}, the server sent {found}")]
+#[error("expected {expected}, the server sent {found}{}{}", if detail.is_some() { ": " } else { "" }, detail.as_deref().unwrap_or_default())]
 pub struct ReplyError {
     /// What was asked for.
     pub expected: &'static str,
@@ -232,6 +232,8 @@ pub struct ReplyError {
     pub found: &'static str,
     /// The error that the server sent in the place of the value, if that is why.
     pub server: Option<ServerError>,
+    /// What a format within the reply has against it (`Json`, `Serde`).
+    pub detail: Option<Box<str>>,
 }
 
 impl Error {

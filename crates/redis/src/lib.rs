@@ -61,8 +61,14 @@ pub use commands::Commands;
 pub use config::Config;
 pub use error::{Aborted, Advice, Error, ErrorKind, Misuse, PartialFailure, Ran, Reason, ReplyError, ServerError};
 pub use net::{AuthError, ConnectError, ConnectErrorKind, ConnectStage, TlsError};
+#[cfg(feature = "derive")]
+pub use pilotlight_redis_derive::{FromReply, ToArgs};
 pub use proto::slot::{SLOTS, Slot};
 pub use proto::slot_set::{SlotSet, SlotSetError};
 pub use proto::topology::Role;
+#[cfg(feature = "json")]
+pub use reply::Json;
+#[cfg(feature = "serde")]
+pub use reply::Serde;
 pub use reply::{FromReply, Value};
 pub use stats::{CacheStats, Counters, LaneStats, PoolNodeStats, PoolStats, Snapshot, Stats, TopologyStats};

@@ -4,10 +4,16 @@
 //! strings, integers and flat arrays instead.
 
 mod collections;
+#[doc(hidden)]
+pub mod derive;
 mod geo;
+#[cfg(feature = "json")]
+mod json;
 mod read;
 mod scalars;
 mod scan;
+#[cfg(feature = "serde")]
+mod serde;
 mod stream;
 
 use std::collections::HashMap;
@@ -16,9 +22,13 @@ use bytes::Bytes;
 pub use pilotlight_resp::Value;
 
 pub use geo::{GeoFound, GeoPosition};
+#[cfg(feature = "json")]
+pub use json::Json;
 pub use read::FromReply;
-pub(crate) use read::mismatch;
+pub(crate) use read::{Spare, mismatch};
 pub use scan::ScanReply;
+#[cfg(feature = "serde")]
+pub use serde::Serde;
 pub use stream::{AutoClaimed, PendingEntry, PendingSummary, StreamEntries, StreamEntry};
 
 /// Named facts of different types, as `XINFO STREAM` or `ACL GETUSER` tell them.

@@ -139,3 +139,40 @@ fn a_pipeline_takes_as_much_from_the_heap_for_many_commands_as_for_few() {
     // Growing buffers are reallocated with the logarithm of the size.
     assert!(counted[2] <= counted[0] + 40 && counted[0] <= 40, "{counted:?}");
 }
+
+/// What a hash is read into owns two texts. The reply's own list of fields is used again for the next one.
+#[derive(Debug, PartialEq, pilotlight_redis::FromReply)]
+struct User {
+    name: String,
+    city: String,
+    age: u8,
+    visits: Option<u64>,
+}
+
+/// Of a `User`.
+const OWNED: usize = 2;
+
+#[test]
+fn a_hash_takes_from_the_heap_what_its_struct_owns() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for protocol in ["resp2", "resp3"] {
+        let server = Server::start().unwrap();
+        let counted = current_thread().block_on(async {
+            let url = format!("{}?protocol={protocol}&idle_ping=none", server.url());
+            let client = Client::connect(&url).await.unwrap();
+            client.hset("user", [("name", "Ada"), ("city", "London"), ("age", "36"), ("visits", "7")]).await.unwrap();
+            let mut counted = Vec::new();
+            while counted.len() < MAX_ROUNDS && counted.last() != Some(&(OWNED * COMMANDS)) {
+                let region = Region::new(ALLOCATOR);
+                for _ in 0..COMMANDS {
+                    let user: User = client.hgetall("user").read_as().await.unwrap();
+                    assert_eq!((&*user.name, &*user.city, user.age), ("Ada", "London", 36));
+                }
+                let change = region.change();
+                counted.push(change.allocations + change.reallocations);
+            }
+            counted
+        });
+        assert_eq!(counted.last(), Some(&(OWNED * COMMANDS)), "{protocol}: {counted:?}");
+    }
+}

@@ -18,6 +18,7 @@ mod raw;
 mod values;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use bytes::BytesMut;
 use raw::Raw;
@@ -25,6 +26,7 @@ use values::ValueDecoder;
 
 use crate::error::DecodeError;
 use crate::limits::{Attributes, Limits};
+use crate::spares::Spares;
 use crate::value::Frame;
 
 /// Takes frames off a read buffer, resuming at any byte.
@@ -46,6 +48,11 @@ impl Decoder {
     pub fn with_attributes(mut self, attributes: Attributes) -> Self {
         self.values.attributes = attributes;
         self
+    }
+
+    /// From now on, the elements of aggregates are put into vectors that were used before, where there are any.
+    pub fn use_spares(&mut self, spares: Arc<dyn Spares>) {
+        self.values.spares = Some(spares);
     }
 
     /// From the next frame on, replies are not read: each is a [`Value::Bulk`] with the bytes of the whole frame,

@@ -36,10 +36,12 @@ pub mod encode;
 mod error;
 mod limits;
 mod scan;
+mod spares;
 mod value;
 
 pub use decode::Decoder;
 pub use error::{DecodeError, DecodeErrorKind};
 pub use limits::{Attributes, Limits};
 pub use scan::{Scanner, Step};
+pub use spares::Spares;
 pub use value::{Attributed, Frame, Protocol, Value};

@@ -22,7 +22,7 @@ use crate::engine::route::Route;
 use crate::engine::routing;
 use crate::engine::submission::Outcome;
 use crate::error::{Error, Ran};
-use crate::reply::{FromReply, Value};
+use crate::reply::{FromReply, Spare, Value};
 
 /// The future of a command's reply. Nothing is sent before it is first polled.
 ///
@@ -216,7 +216,11 @@ impl<T: FromReply> Future for Call<'_, T> {
                             this.client.core().note_reply(&this.command, &value);
                             let at_node =
                                 |error| Error::new(error, Ran::Executed, this.command.name()).at(flight.lane().node());
-                            let result = T::from_reply(value).map_err(at_node);
+                            let mut spare = Spare::default();
+                            let result = T::from_reply_and_spare(value, &mut spare).map_err(at_node);
+                            if !spare.is_empty() {
+                                flight.lane().keep(spare);
+                            }
                             this.stage = Stage::Done;
                             return this.ended(result);
                         }

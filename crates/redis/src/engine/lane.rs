@@ -11,6 +11,7 @@ mod room;
 mod session;
 mod settings;
 mod silence;
+mod spares;
 mod state;
 mod submit;
 

@@ -313,20 +313,20 @@ fn of_part(cause: &Cause<Error>, command: &'static str) -> Error {
         Cause::Failed(error) => error.clone(),
         Cause::Server(server) => Error::new(server.clone(), Ran::Executed, command),
         Cause::Shape { expected, found } => {
-            Error::new(ReplyError { expected, found, server: None }, Ran::Executed, command)
+            Error::new(ReplyError { expected, found, server: None, detail: None }, Ran::Executed, command)
         }
         Cause::Overflow => Error::new(OVERFLOW, Ran::Executed, command),
     }
 }
 
-const OVERFLOW: ReplyError = ReplyError { expected: "a sum of 64 bits", found: "more", server: None };
+const OVERFLOW: ReplyError = ReplyError { expected: "a sum of 64 bits", found: "more", server: None, detail: None };
 
 fn cause_of(cause: Cause<Error>, command: &Command<'_>) -> Error {
     match cause {
         Cause::Failed(error) => error,
         Cause::Server(server) => Error::answered(command.spec(), server).with_ran(Ran::Executed),
         Cause::Shape { expected, found } => {
-            Error::new(ReplyError { expected, found, server: None }, Ran::Executed, command.name())
+            Error::new(ReplyError { expected, found, server: None, detail: None }, Ran::Executed, command.name())
         }
         Cause::Overflow => Error::new(OVERFLOW, Ran::Executed, command.name()),
     }

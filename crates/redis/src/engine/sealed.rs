@@ -94,7 +94,7 @@ impl Sealed {
 }
 
 fn unexpected(expected: &'static str, found: &'static str) -> Error {
-    Error::new(ReplyError { expected, found, server: None }, Ran::Executed, "EXEC")
+    Error::new(ReplyError { expected, found, server: None, detail: None }, Ran::Executed, "EXEC")
 }
 
 #[cfg(test)]

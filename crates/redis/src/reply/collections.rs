@@ -1,6 +1,6 @@
 //! Lists, sets, maps and tuples.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash};
 
 use super::read::{FromReply, mismatch, wrong_length};
@@ -71,6 +71,19 @@ fn pairs<K: FromReply, V: FromReply>(value: Value) -> Result<Vec<(K, V)>, ReplyE
     }
 }
 
+/// An array of exactly so many.
+impl<T: FromReply, const N: usize> FromReply for [T; N] {
+    fn from_reply(value: Value) -> Result<Self, ReplyError> {
+        Vec::from_reply(value)?.try_into().map_err(|_| wrong_length("an array of a fixed length"))
+    }
+}
+
+impl<T: FromReply> FromReply for VecDeque<T> {
+    fn from_reply(value: Value) -> Result<Self, ReplyError> {
+        Vec::from_reply(value).map(Self::from)
+    }
+}
+
 macro_rules! tuples {
     ($($count:literal $expected:literal: $($part:ident)*;)*) => {$(
         impl<$($part: FromReply),*> FromReply for ($($part,)*) {
@@ -103,6 +116,12 @@ tuples! {
     4 "array of 4": A B C D;
     5 "array of 5": A B C D E;
     6 "array of 6": A B C D E F;
+    7 "array of 7": A B C D E F G;
+    8 "array of 8": A B C D E F G H;
+    9 "array of 9": A B C D E F G H I;
+    10 "array of 10": A B C D E F G H I J;
+    11 "array of 11": A B C D E F G H I J K;
+    12 "array of 12": A B C D E F G H I J K L;
 }
 
 fn next<T: FromReply>(elements: &mut std::vec::IntoIter<Value>) -> Result<T, ReplyError> {

@@ -23,10 +23,47 @@ pub trait FromReply: Sized {
         elements.into_iter().map(Self::from_reply).collect()
     }
 
+    /// Reads the reply, and may leave the vectors that it was in, emptied, in `spare`.
+    ///
+    /// # Errors
+    /// As [`FromReply::from_reply`].
+    #[doc(hidden)]
+    #[inline]
+    fn from_reply_and_spare(value: Value, _: &mut Spare) -> Result<Self, ReplyError> {
+        Self::from_reply(value)
+    }
+
+    /// Whether the reply says that there is nothing, which an `Option` of this type reads as `None`.
+    #[doc(hidden)]
+    #[inline]
+    fn is_nothing(value: &Value) -> bool {
+        matches!(value, Value::Null)
+    }
+
+    /// What a field of this type is that is missing, if that is no error.
+    #[doc(hidden)]
+    fn missing() -> Option<Self> {
+        None
+    }
+
     /// Reads a string as a list of `Self`: only bytes can.
     #[doc(hidden)]
     fn from_bytes(_: &Bytes) -> Option<Vec<Self>> {
         None
+    }
+}
+
+/// The vectors that a reply was in, emptied: the connection's next replies may use them.
+#[derive(Debug, Default)]
+pub struct Spare {
+    pub(crate) items: Option<Vec<Value>>,
+    pub(crate) pairs: Option<Vec<(Value, Value)>>,
+}
+
+impl Spare {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_none() && self.pairs.is_none()
     }
 }
 
@@ -53,10 +90,23 @@ impl<T: FromReply> FromReply for Option<T> {
     #[inline]
     fn from_reply(value: Value) -> Result<Self, ReplyError> {
         match value {
-            Value::Null => Ok(None),
             Value::Attributed(attributed) => Self::from_reply(attributed.value),
-            other => T::from_reply(other).map(Some),
+            value if T::is_nothing(&value) => Ok(None),
+            value => T::from_reply(value).map(Some),
         }
+    }
+
+    #[inline]
+    fn from_reply_and_spare(value: Value, spare: &mut Spare) -> Result<Self, ReplyError> {
+        match value {
+            Value::Attributed(attributed) => Self::from_reply(attributed.value),
+            value if T::is_nothing(&value) => Ok(None),
+            value => T::from_reply_and_spare(value, spare).map(Some),
+        }
+    }
+
+    fn missing() -> Option<Self> {
+        Some(None)
     }
 }
 
@@ -91,11 +141,11 @@ pub(crate) fn mismatch(expected: &'static str, value: &Value) -> ReplyError {
         Value::Attributed(_) => ("a value with attributes", None),
         Value::TooDeep => ("a deeper one", None),
     };
-    ReplyError { expected, found, server }
+    ReplyError { expected, found, server, detail: None }
 }
 
 /// The error for an array of another length than `expected` has.
 #[cold]
 pub(super) fn wrong_length(expected: &'static str) -> ReplyError {
-    ReplyError { expected, found: "an array of another length", server: None }
+    ReplyError { expected, found: "an array of another length", server: None, detail: None }
 }

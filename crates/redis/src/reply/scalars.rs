@@ -1,5 +1,7 @@
 //! Strings, numbers, booleans.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::read::{FromReply, mismatch};
@@ -26,7 +28,12 @@ impl FromReply for String {
         let bytes = Bytes::from_reply(value)?;
         match std::str::from_utf8(&bytes) {
             Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(ReplyError { expected: "UTF-8 text", found: "bytes that are not UTF-8", server: None }),
+            Err(_) => Err(ReplyError {
+                expected: "UTF-8 text",
+                found: "bytes that are not UTF-8",
+                server: None,
+                detail: None,
+            }),
         }
     }
 }
@@ -35,6 +42,25 @@ impl FromReply for String {
 impl FromReply for Box<str> {
     fn from_reply(value: Value) -> Result<Self, ReplyError> {
         String::from_reply(value).map(String::into_boxed_str)
+    }
+}
+
+/// The reply must be UTF-8.
+impl FromReply for Arc<str> {
+    fn from_reply(value: Value) -> Result<Self, ReplyError> {
+        String::from_reply(value).map(Self::from)
+    }
+}
+
+/// One character of UTF-8.
+impl FromReply for char {
+    fn from_reply(value: Value) -> Result<Self, ReplyError> {
+        let text = String::from_reply(value)?;
+        let mut letters = text.chars();
+        match (letters.next(), letters.next()) {
+            (Some(letter), None) => Ok(letter),
+            _ => Err(ReplyError { expected: "one character", found: "another text", server: None, detail: None }),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod cluster;
 mod connecting;
 mod deadline;
 mod depth;
+mod derive;
 mod desync;
 mod examples;
 mod failover;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 
 use super::lexer::Kind;
+use crate::spares::Spares;
 use crate::value::{Attributed, Value};
 
 /// Elements that are reserved at most when an aggregate is announced; beyond, memory grows with what has come.
@@ -40,14 +41,17 @@ pub(super) enum Closed {
 
 impl Level {
     /// An aggregate of `count` elements (`None`: streamed), announced when `available` bytes of input follow.
-    pub(super) fn new(kind: Kind, count: Option<usize>, available: usize) -> Self {
+    pub(super) fn new(kind: Kind, count: Option<usize>, available: usize, spares: Option<&dyn Spares>) -> Self {
         let left = count.unwrap_or(STREAMED);
         // An element takes at least 3 bytes (`_\r\n`), so no more memory is reserved than the input can fill.
         let backed = count.unwrap_or(0).min(available / 3).min(MAX_RESERVED);
+        let spares = spares.filter(|_| left > 0);
         match kind {
-            Kind::Array | Kind::Set | Kind::Push => Level::Items { kind, left, items: Vec::with_capacity(backed) },
+            Kind::Array | Kind::Set | Kind::Push => {
+                Level::Items { kind, left, items: with_room(spares.and_then(Spares::items), backed) }
+            }
             Kind::Map | Kind::Attribute => {
-                Level::Pairs { kind, left, pairs: Vec::with_capacity(backed / 2), key: None }
+                Level::Pairs { kind, left, pairs: with_room(spares.and_then(Spares::pairs), backed / 2), key: None }
             }
         }
     }
@@ -141,6 +145,16 @@ pub(super) fn owed(levels: &[Level], kind: Kind, count: usize) -> Option<usize> 
     owed.checked_add(usize::from(is_aside))
 }
 
+fn with_room<T>(spare: Option<Vec<T>>, capacity: usize) -> Vec<T> {
+    match spare {
+        Some(mut spare) => {
+            spare.reserve(capacity);
+            spare
+        }
+        None => Vec::with_capacity(capacity),
+    }
+}
+
 #[inline]
 fn owe_one_less(left: &mut usize) -> bool {
     if *left != STREAMED {
@@ -156,7 +170,7 @@ mod tests {
     #[track_caller]
     fn check(count: Option<usize>, available: usize, max_reserved: usize) {
         for kind in [Kind::Array, Kind::Map] {
-            let reserved = match Level::new(kind, count, available) {
+            let reserved = match Level::new(kind, count, available, None) {
                 Level::Items { items, .. } => items.capacity(),
                 Level::Pairs { pairs, .. } => pairs.capacity() * 2,
                 level => panic!("{level:?}"),

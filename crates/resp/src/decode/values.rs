@@ -1,5 +1,6 @@
 //! Replies that are read: frames become values.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::BytesMut;
@@ -8,6 +9,7 @@ use super::level::{self, Closed, Level, STREAMED};
 use super::lexer::{Kind, Lexer, Token, is_scalar};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::limits::{Attributes, Limits};
+use crate::spares::Spares;
 use crate::value::{Frame, Value};
 
 /// Takes frames off a read buffer, and builds what is in them.
@@ -16,11 +18,12 @@ pub(super) struct ValueDecoder {
     lexer: Lexer,
     stack: Vec<Level>,
     pub(super) attributes: Attributes,
+    pub(super) spares: Option<Arc<dyn Spares>>,
 }
 
 impl ValueDecoder {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { lexer: Lexer::new(limits), stack: Vec::new(), attributes: Attributes::Discard }
+        Self { lexer: Lexer::new(limits), stack: Vec::new(), attributes: Attributes::Discard, spares: None }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -73,7 +76,7 @@ impl ValueDecoder {
                 if self.is_too_deep() {
                     return self.skip(kind, count);
                 }
-                let level = Level::new(kind, count, input.len());
+                let level = Level::new(kind, count, input.len(), self.spares.as_deref());
                 if count == Some(0) {
                     return self.place(level.close());
                 }

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::settings::{Dial, DialError, Settings, Watch};
+use super::spares::Spares;
 use super::state::{State, Ticket};
 use crate::address::NodeAddress;
 use crate::credentials::Credentials;
@@ -19,6 +20,7 @@ use crate::net::connection::Connection;
 use crate::net::stream::InlineWriter;
 use crate::net::wire::Wire;
 use crate::proto::topology::Role;
+use crate::reply::Spare;
 use crate::stats::Snapshot;
 
 /// See the module.
@@ -42,6 +44,8 @@ pub(crate) struct Lane {
     /// One of them was told and has not made use of it yet: told twice, two would come, and the second lose its place.
     /// Changed under the lock.
     pub(super) is_room_told: AtomicBool,
+    /// Vectors of replies that were read.
+    pub(super) spares: Arc<Spares>,
 }
 
 /// In-flight commands of a server that somebody else says is not the primary any more have so long to be answered: it
@@ -153,7 +157,13 @@ impl Lane {
             is_suspect: AtomicBool::new(false),
             room: Notify::new(),
             is_room_told: AtomicBool::new(false),
+            spares: Arc::default(),
         })
+    }
+
+    /// Takes back the emptied vectors of a reply.
+    pub(crate) fn keep(&self, spare: Spare) {
+        self.spares.keep(spare);
     }
 
     /// [`Lane::address`], as text.

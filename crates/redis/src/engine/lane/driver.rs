@@ -111,7 +111,8 @@ async fn drive(lane: &Arc<Lane>) {
 }
 
 async fn serve(lane: &Arc<Lane>, connection: Connection) -> Ended {
-    let Connection { address, transport, decoder, read_buffer, pushes, server, credentials, budget } = connection;
+    let Connection { address, transport, mut decoder, read_buffer, pushes, server, credentials, budget } = connection;
+    decoder.use_spares(Arc::clone(&lane.spares) as _);
     let (wire, inline) = Wire::split(transport, decoder, read_buffer, budget, READ_BYTES);
     let _connected = Connected::new(lane);
     let mut session = Session::new(lane, wire, credentials);
