@@ -7,6 +7,7 @@ mod confirm;
 mod everywhere;
 mod format;
 mod hints;
+mod instead;
 mod keys;
 mod latency;
 mod oneshot;
@@ -21,7 +22,6 @@ mod session;
 mod stat;
 mod task;
 mod verbose;
-mod words;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ use crate::connection::UsageError;
 use format::{Format, Style};
 use output::Output;
 use session::Session;
-use task::Task;
+use task::{Question, Task};
 
 /// Does it.
 ///
@@ -44,6 +44,9 @@ use task::Task;
 /// The server cannot be reached, refuses, or the arguments make no sense ([`UsageError`]).
 pub fn run(mut arguments: CliArgs) -> anyhow::Result<ExitCode> {
     arguments.check()?;
+    if arguments.instead.socket_path.is_some() {
+        arguments.connection.socket = arguments.instead.socket_path.take();
+    }
     let file = profile::File::load()?;
     let profile = file.apply(&mut arguments)?;
     if is_visible(&arguments) {
@@ -78,13 +81,20 @@ async fn work(
     let timeout = config.connect_timeout;
     let mut session = Session::new(config).map_err(|error| UsageError(error.to_string()))?;
     let task = arguments.task();
-    if matches!(task, Task::Pipe | Task::Scan | Task::Keys(_) | Task::Stat | Task::Latency(_)) {
+    if matches!(task, Task::Pipe | Task::Scan | Task::Keys(_) | Task::KeyStats | Task::Stat | Task::Latency(_)) {
         oneshot::connect(&mut session).await?;
     }
     match task {
         Task::Pipe => pipe::run(&mut session, Duration::from_secs(arguments.input.pipe_timeout)).await,
         Task::Scan => scan::run(&session, arguments, &mut output).await,
         Task::Keys(question) => keys::run(&session, question, arguments, &mut output).await,
+        Task::KeyStats => {
+            let code = keys::run(&session, Question::Big, arguments, &mut output).await?;
+            if code != ExitCode::SUCCESS {
+                return Ok(code);
+            }
+            keys::run(&session, Question::Memory, arguments, &mut output).await
+        }
         Task::Stat => stat::run(&session, arguments, &mut output).await,
         Task::Latency(kind) => latency::run(&mut session, kind, arguments, &mut output).await,
         Task::Snapshot(content, path) => rdb::run(&mut session, content, path).await,
@@ -92,7 +102,10 @@ async fn work(
         Task::Eval(file) => oneshot::eval(&mut session, file, arguments, &mut output).await,
         Task::Command => oneshot::command(&mut session, arguments, &mut output).await,
         Task::Lines if !io::stdin().is_terminal() => oneshot::lines(&mut session, &mut output).await,
-        Task::Lines => prompt::run(session, output, profile, timeout).await,
+        Task::Lines => {
+            let is_chosen = arguments.output.resp2 || arguments.output.resp3 || arguments.connection.protocol.is_some();
+            prompt::run(session, output, profile, timeout, is_chosen).await
+        }
     }
 }
 

@@ -19,5 +19,6 @@ mod run;
 mod token_command;
 pub mod tunnel;
 mod wire;
+mod words;
 
 pub use run::{Mode, run};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
+use super::instead::{InsteadArgs, misread};
 use super::task::{LatencyReport, Question, SnapshotContent, Task};
 use crate::connection::{ConnectionArgs, UsageError, seconds};
 
@@ -41,6 +42,9 @@ pub struct CliArgs {
     /// Which server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
+    /// What is elsewhere.
+    #[command(flatten)]
+    pub(super) instead: InsteadArgs,
     /// Print version
     #[arg(short = 'v', long, action = ArgAction::Version, help_heading = "Options")]
     version: Option<bool>,
@@ -163,6 +167,12 @@ pub(super) struct LookArgs {
     /// The keys with most memory, by type
     #[arg(long, group = "task")]
     pub(super) memkeys: bool,
+    /// --bigkeys, and then --memkeys
+    #[arg(long, group = "task")]
+    pub(super) keystats: bool,
+    /// The same; elements sampled for each key, as with --memkeys-samples
+    #[arg(long, value_name = "COUNT", group = "task")]
+    pub(super) keystats_samples: Option<u64>,
     /// With --memkeys: elements sampled for each key; 0: all [default: the server's, 5]
     #[arg(long, value_name = "COUNT")]
     pub(super) memkeys_samples: Option<u64>,
@@ -206,7 +216,13 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 impl CliArgs {
     /// Whether they make sense together: what the parser cannot tell, as all that follows the command is the command's.
     pub(super) fn check(&self) -> Result<(), UsageError> {
-        match self.command.first().map(|word| word.to_string_lossy()) {
+        self.instead.check()?;
+        let first = self.command.first().map(|word| word.to_string_lossy());
+        let (is_cluster, is_tls) = (self.connection.cluster, self.connection.tls.tls);
+        if let Some(why) = first.as_ref().and_then(|word| misread(is_cluster, is_tls, word)) {
+            return Err(UsageError(why));
+        }
+        match first {
             Some(word) if word.starts_with('-') => Err(UsageError(format!(
                 "{word}: no such option; --help lists them, and options come before the command"
             ))),
@@ -228,6 +244,7 @@ impl CliArgs {
             () if looks.scan => Task::Scan,
             () if looks.bigkeys => Task::Keys(Question::Big),
             () if looks.memkeys => Task::Keys(Question::Memory),
+            () if looks.keystats || looks.keystats_samples.is_some() => Task::KeyStats,
             () if looks.hotkeys => Task::Keys(Question::Hot),
             () if looks.stat => Task::Stat,
             () if looks.latency => Task::Latency(LatencyReport::Summary),

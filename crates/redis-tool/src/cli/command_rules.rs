@@ -30,7 +30,7 @@ pub(super) fn refusal(words: &[Vec<u8>]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::words::split_bytes;
+    use crate::words::split_bytes;
 
     #[test]
     fn a_number_repeats() {

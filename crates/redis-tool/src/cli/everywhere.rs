@@ -107,7 +107,7 @@ fn table_text(answers: &[(String, Value)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::words::split_bytes;
+    use crate::words::split_bytes;
 
     #[test]
     fn nodes_are_named_before_the_command() {

@@ -6,7 +6,7 @@ pub(super) mod table;
 use pilotlight_resp::Value;
 use pilotlight_resp::encode::double_text;
 
-use super::words;
+use crate::words;
 use json::TOO_DEEP;
 
 /// How replies are written.

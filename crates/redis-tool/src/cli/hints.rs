@@ -1,7 +1,7 @@
 //! What may follow a line that is being typed. Pure.
 
 use super::commands::Table;
-use super::words::{Word, split_unfinished};
+use crate::words::{Word, split_unfinished};
 
 /// What is to be shown behind the line: the arguments that are still to come.
 pub(super) fn hint(table: &Table, line: &str) -> Option<String> {

@@ -17,7 +17,7 @@ use super::output::Output;
 use super::scan;
 use super::session::Session;
 use super::task::Question;
-use super::words;
+use crate::words;
 
 /// Keys of one page, unless `--count` says otherwise.
 const PAGE: u64 = 1000;
@@ -119,7 +119,7 @@ async fn measure(
         Question::Hot => Command::raw("OBJECT FREQ").arg(key.clone()),
         Question::Memory => {
             let command = Command::raw("MEMORY USAGE").arg(key.clone());
-            match arguments.looks.memkeys_samples {
+            match arguments.looks.memkeys_samples.or(arguments.looks.keystats_samples) {
                 Some(samples) => command.arg("SAMPLES").arg(samples),
                 None => command,
             }

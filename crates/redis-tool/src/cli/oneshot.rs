@@ -14,9 +14,9 @@ use super::everywhere;
 use super::format::Format;
 use super::output::{Ended, Output, value_of};
 use super::session::{Failure, Session, Transaction, confirmations, login};
-use super::words::{split, split_bytes};
 use crate::connection::UsageError;
 use crate::refusal::Refusal;
+use crate::words::{split, split_bytes};
 
 /// The command of the arguments.
 pub(super) async fn command(

@@ -15,8 +15,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use super::session::{Failure, Session, command};
-use super::words::split_bytes;
 use crate::wire::Wire;
+use crate::words::split_bytes;
 
 /// Bytes of the standard input that are read at once.
 const MAX_READ_BYTES: usize = 256 << 10;

@@ -6,10 +6,12 @@ mod help;
 mod shared;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command as Process, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use pilotlight_redis::config::ProtocolChoice;
 use pilotlight_redis::{Command, Commands, Config};
 use pilotlight_resp::Value;
 use tokio::task::JoinHandle;
@@ -22,8 +24,8 @@ use super::format::Format;
 use super::output::{Output, push_text, value_of};
 use super::profile::Profile;
 use super::session::{Connection, Failure, Meanwhile, Session, Transaction, confirmations};
-use super::words::split_bytes;
 use crate::wire::Wire;
+use crate::words::split_bytes;
 use editor::{Editor, Event};
 use shared::Shared;
 
@@ -45,6 +47,10 @@ struct Shell<'p> {
     /// A connection was tried, and there was none.
     is_down: bool,
     timeout: Duration,
+    /// The user has said which.
+    keeps_protocol: bool,
+    /// RESP3 was chosen for the format alone.
+    speaks_for_format: bool,
 }
 
 /// Whether the prompt goes on.
@@ -60,11 +66,25 @@ pub(super) async fn run(
     output: Output,
     profile: &Profile,
     timeout: Duration,
+    keeps_protocol: bool,
 ) -> anyhow::Result<ExitCode> {
     let shared = Shared { client: session.client().clone(), table: Table::built_in() };
     let shared = Arc::new(Mutex::new(shared));
     let editor = Editor::start(Arc::clone(&shared), output.has_colors())?;
-    let mut shell = Shell { session, output, editor, shared, profile, docs: None, is_down: false, timeout };
+    let mut shell = Shell {
+        session,
+        output,
+        editor,
+        shared,
+        profile,
+        docs: None,
+        is_down: false,
+        timeout,
+        keeps_protocol,
+        speaks_for_format: false,
+    };
+    shell.preferences();
+    shell.speak().await;
     let done = shell.run().await;
     if let Some(docs) = shell.docs.take() {
         docs.abort();
@@ -73,6 +93,18 @@ pub(super) async fn run(
 }
 
 impl Shell<'_> {
+    /// Settings that `redis-cli` keeps in a file: its lines that begin with a colon.
+    fn preferences(&mut self) {
+        let file = std::env::var_os("REDISCLI_RCFILE").map(PathBuf::from);
+        let usual = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".redisclirc"));
+        let Some(text) = file.or_else(usual).and_then(|file| std::fs::read_to_string(file).ok()) else { return };
+        for line in text.lines().filter(|line| line.starts_with(':')) {
+            let Ok(words) = split_bytes(line.as_bytes()) else { continue };
+            // That a line cannot be printed is not worth an end.
+            let _ = self.built_in(&words);
+        }
+    }
+
     async fn run(&mut self) -> anyhow::Result<()> {
         loop {
             self.editor.ask(self.prompt());
@@ -169,6 +201,7 @@ impl Shell<'_> {
             return Ok(Next::GoOn);
         }
         if let Some(next) = self.built_in(words)? {
+            self.speak().await;
             return Ok(next);
         }
         if !self.is_confirmed(words).await? {
@@ -186,6 +219,26 @@ impl Shell<'_> {
             self.learn();
         }
         Ok(Next::GoOn)
+    }
+
+    /// Has the server tell maps and types where the format needs them, and no longer where it does not, so that a
+    /// reply looks as with the format's option.
+    async fn speak(&mut self) {
+        let needs_types = matches!(self.output.format(), Format::Json | Format::QuotedJson | Format::Table);
+        let is_resp2 = self.session.config().protocol == ProtocolChoice::Resp2;
+        let version = match (needs_types, is_resp2, self.speaks_for_format) {
+            (true, true, false) => "3",
+            (false, false, true) => "2",
+            _ => return,
+        };
+        if self.keeps_protocol || self.session.transaction() != Transaction::None {
+            return;
+        }
+        let hello = [b"HELLO".to_vec(), version.into()];
+        // Servers before Redis 6 know one protocol, and the next command says why there is no connection.
+        if self.session.run(&hello).await.is_ok() {
+            self.speaks_for_format = needs_types;
+        }
     }
 
     /// What the prompt does by itself.

@@ -6,8 +6,8 @@ use super::arguments::CliArgs;
 use super::format::Format;
 use super::output::Output;
 use super::session::Session;
-use super::words::{self, split};
 use crate::connection::UsageError;
+use crate::words::{self, split};
 
 /// Does it. Ctrl-C ends it, and it is said how far it was.
 pub(super) async fn run(session: &Session, arguments: &CliArgs, output: &mut Output) -> anyhow::Result<ExitCode> {

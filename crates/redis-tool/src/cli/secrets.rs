@@ -1,6 +1,6 @@
 //! Which lines hold secrets, and so are not kept in the history. Pure.
 
-use super::words;
+use crate::words;
 
 /// Parameters of `CONFIG SET` whose values are secrets.
 const PARAMETERS: [&str; 6] =

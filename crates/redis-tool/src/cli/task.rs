@@ -12,6 +12,8 @@ pub(super) enum Task<'a> {
     Pipe,
     Scan,
     Keys(Question),
+    /// Those with most elements, then those with most memory.
+    KeyStats,
     Stat,
     Latency(LatencyReport),
     IntrinsicLatency(u64),

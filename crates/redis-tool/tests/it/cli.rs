@@ -5,6 +5,7 @@ mod compare;
 mod login;
 mod looks;
 mod oneshot;
+mod options;
 mod prompt;
 mod terminal;
 
@@ -28,7 +29,7 @@ impl Tool {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis"));
         command.arg("cli").args(args).env("HOME", self.home.path());
-        for name in ["REDISCLI_AUTH", "REDISCLI_HISTFILE", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+        for name in ["REDISCLI_AUTH", "REDISCLI_HISTFILE", "REDISCLI_RCFILE", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
             command.env_remove(name);
         }
         command

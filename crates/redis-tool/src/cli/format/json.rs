@@ -3,7 +3,7 @@
 use pilotlight_resp::Value;
 use pilotlight_resp::encode::double_text;
 
-use crate::cli::words;
+use crate::words;
 
 /// What stands in the place of a reply that the client has skipped.
 pub(super) const TOO_DEEP: &str = "ERR the reply is nested deeper than this client reads";

@@ -3,7 +3,7 @@
 use pilotlight_resp::Value;
 
 use super::json;
-use crate::cli::words;
+use crate::words;
 
 /// Cells are cut beyond so many characters.
 const MAX_CELL_CHARS: usize = 120;

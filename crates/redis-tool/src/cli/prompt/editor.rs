@@ -22,7 +22,7 @@ use crate::cli::hints;
 use crate::cli::profile::folder;
 use crate::cli::secrets::has_secret;
 use crate::cli::session::command;
-use crate::cli::words::{Word, split, split_unfinished, typed};
+use crate::words::{Word, split, split_unfinished, typed};
 
 /// Lines that are kept.
 const MAX_HISTORY: usize = 10_000;

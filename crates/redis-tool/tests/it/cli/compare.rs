@@ -71,7 +71,7 @@ fn server() -> Server {
 }
 
 /// `redis-cli`, if it is installed.
-fn redis_cli() -> Option<Command> {
+pub(super) fn redis_cli() -> Option<Command> {
     let is_there = Command::new("redis-cli").arg("--version").output().is_ok();
     if !is_there {
         assert!(std::env::var_os("CI").is_none(), "redis-cli is not installed");

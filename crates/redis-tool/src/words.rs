@@ -2,17 +2,17 @@
 
 /// One word of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Word {
+pub(crate) struct Word {
     /// What it means, without quotes and escapes.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// Where it begins in the line, its quote included.
-    pub(super) start: usize,
+    pub(crate) start: usize,
 }
 
 /// A quote is not closed, or something follows a closing quote at once.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} (at column {column})")]
-pub(super) struct QuoteError {
+pub(crate) struct QuoteError {
     what: &'static str,
     /// Where the quote begins, counted in bytes from 1.
     column: usize,
@@ -20,7 +20,7 @@ pub(super) struct QuoteError {
 
 /// Splits a line at blanks. Within `"…"`, `\n \r \t \b \a \xHH` are what they are in C, and any other escaped byte is
 /// itself; within `'…'` only `\'` is.
-pub(super) fn split(line: &[u8]) -> Result<Vec<Word>, QuoteError> {
+pub(crate) fn split(line: &[u8]) -> Result<Vec<Word>, QuoteError> {
     let mut words = Vec::new();
     let mut at = 0;
     loop {
@@ -37,13 +37,13 @@ pub(super) fn split(line: &[u8]) -> Result<Vec<Word>, QuoteError> {
 }
 
 /// The words alone.
-pub(super) fn split_bytes(line: &[u8]) -> Result<Vec<Vec<u8>>, QuoteError> {
+pub(crate) fn split_bytes(line: &[u8]) -> Result<Vec<Vec<u8>>, QuoteError> {
     Ok(split(line)?.into_iter().map(|word| word.bytes).collect())
 }
 
 /// Splits the beginning of a line that is still being typed: an open quote ends with the line. The last word is empty
 /// if a blank precedes the end.
-pub(super) fn split_unfinished(line: &str) -> Vec<Word> {
+pub(crate) fn split_unfinished(line: &str) -> Vec<Word> {
     let bytes = line.as_bytes();
     let mut words = match split(bytes) {
         Ok(words) => words,
@@ -60,7 +60,7 @@ pub(super) fn split_unfinished(line: &str) -> Vec<Word> {
 }
 
 /// Words without any quoting, for lines whose quotes are wrong.
-pub(super) fn blank_separated(line: &[u8]) -> Vec<Word> {
+pub(crate) fn blank_separated(line: &[u8]) -> Vec<Word> {
     let mut words = Vec::new();
     let mut start = 0;
     for part in line.split(|byte| is_blank(*byte)) {
@@ -73,7 +73,7 @@ pub(super) fn blank_separated(line: &[u8]) -> Vec<Word> {
 }
 
 /// Bytes in double quotes, everything that is not printable ASCII escaped.
-pub(super) fn quoted(bytes: &[u8]) -> String {
+pub(crate) fn quoted(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
     escape(&mut out, bytes);
@@ -82,7 +82,7 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
 }
 
 /// The same without the quotes around it.
-pub(super) fn escape(out: &mut String, bytes: &[u8]) {
+pub(crate) fn escape(out: &mut String, bytes: &[u8]) {
     for byte in bytes {
         match byte {
             b'\\' => out.push_str("\\\\"),
@@ -103,7 +103,7 @@ pub(super) fn escape(out: &mut String, bytes: &[u8]) {
 }
 
 /// Bytes as a word that may be typed: quoted only where they have to be.
-pub(super) fn typed(bytes: &[u8]) -> String {
+pub(crate) fn typed(bytes: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
     match std::str::from_utf8(bytes) {
         Ok(text) if !bytes.is_empty() && bytes.iter().all(|byte| plain(byte) || *byte >= 0x80) => text.to_owned(),
