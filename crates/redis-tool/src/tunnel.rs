@@ -10,6 +10,7 @@ mod accept;
 mod announce;
 mod arguments;
 mod clients;
+mod differences;
 mod pinned;
 mod ports;
 mod request;
@@ -39,6 +40,10 @@ use workers::Workers;
 /// # Errors
 /// It cannot listen, or cannot learn the nodes; or the arguments make no sense.
 pub fn run(args: &TunnelArgs) -> anyhow::Result<ExitCode> {
+    if args.differences {
+        differences::print(args.json, &mut std::io::stdout().lock())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for (name, number) in [
         ("--max-clients", args.max_clients),
         ("--lanes", args.lanes),

@@ -70,9 +70,12 @@ pub struct TunnelArgs {
     /// Seconds for what is in flight when the tunnel is ended
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds, help_heading = "Limits")]
     pub grace: Duration,
-    /// Print where it listens as one line of JSON
+    /// Print where it listens as one line of JSON; with --differences, the list
     #[arg(long, help_heading = "Tunnel")]
     pub json: bool,
+    /// Print in what the tunnel differs from a server, for each mode, and end
+    #[arg(long, help_heading = "Tunnel")]
+    pub differences: bool,
 }
 
 const EXAMPLES: &str = "\

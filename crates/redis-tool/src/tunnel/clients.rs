@@ -35,8 +35,15 @@ pub(crate) struct State {
     pub(crate) name: Bytes,
     pub(crate) database: u16,
     pub(crate) protocol: Protocol,
-    /// Channels and patterns.
-    pub(crate) subscriptions: usize,
+    /// Subscriptions: channels, patterns, channels of shards.
+    pub(crate) channels: usize,
+    pub(crate) patterns: usize,
+    pub(crate) shards: usize,
+    /// Commands that wait for `EXEC`, after `MULTI`.
+    pub(crate) queued: Option<usize>,
+    /// The last command, and when it came.
+    command: &'static str,
+    last: Instant,
     /// Ends the blocking command that the client waits for.
     blocked: Option<oneshot::Sender<Unblock>>,
 }
@@ -79,7 +86,18 @@ impl Clients {
 
     /// One more.
     pub(crate) fn enter(&self, addr: Option<SocketAddr>, local: Option<SocketAddr>, database: u16) -> Place<'_> {
-        let state = State { name: Bytes::new(), database, protocol: Protocol::Resp2, subscriptions: 0, blocked: None };
+        let state = State {
+            name: Bytes::new(),
+            database,
+            protocol: Protocol::Resp2,
+            channels: 0,
+            patterns: 0,
+            shards: 0,
+            queued: None,
+            command: "",
+            last: Instant::now(),
+            blocked: None,
+        };
         let client = Arc::new(Client {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             addr,
@@ -127,6 +145,12 @@ impl Client {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Commands came, of which this is the last.
+    pub(crate) fn note(&self, command: &'static str) {
+        let mut state = self.state();
+        (state.command, state.last) = (command, Instant::now());
+    }
+
     /// It waits for a blocking command: what ends it early.
     pub(crate) fn block(&self) -> oneshot::Receiver<Unblock> {
         let (sender, receiver) = oneshot::channel();
@@ -146,29 +170,47 @@ impl Client {
 
     /// `normal`, or `pubsub` with subscriptions.
     pub(crate) fn kind(&self) -> &'static str {
-        if self.state().subscriptions > 0 { "pubsub" } else { "normal" }
+        if self.state().is_listening() { "pubsub" } else { "normal" }
     }
 
-    /// As in `CLIENT LIST`, with the fields that are the tunnel's to know.
+    /// As in `CLIENT LIST` of Redis 7.0. What a tunnel has none of (descriptors, buffers, users) is 0, or the usual.
     pub(crate) fn line(&self) -> String {
         let address = |addr: Option<SocketAddr>| addr.map_or_else(String::new, |addr| addr.to_string());
         let state = self.state();
         let flags = match () {
             () if state.blocked.is_some() => "b",
-            () if state.subscriptions > 0 => "P",
+            () if state.queued.is_some() => "x",
+            () if state.is_listening() => "P",
             () => "N",
         };
         format!(
-            "id={} addr={} laddr={} name={} age={} flags={flags} db={} sub={} user=default resp={}\n",
+            "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} \
+             qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
+             user=default redir=-1 resp={}\n",
             self.id,
             address(self.addr),
             address(self.local),
             String::from_utf8_lossy(&state.name),
             self.since.elapsed().as_secs(),
+            state.last.elapsed().as_secs(),
             state.database,
-            state.subscriptions,
+            state.channels,
+            state.patterns,
+            state.shards,
+            state.queued.map_or(-1, |queued| i64::try_from(queued).unwrap_or(i64::MAX)),
+            if state.command.is_empty() {
+                "NULL".to_owned()
+            } else {
+                state.command.to_ascii_lowercase().replace(' ', "|")
+            },
             if state.protocol == Protocol::Resp3 { 3 } else { 2 },
         )
+    }
+}
+
+impl State {
+    fn is_listening(&self) -> bool {
+        self.channels + self.patterns + self.shards > 0
     }
 }
 

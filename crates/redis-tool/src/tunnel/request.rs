@@ -10,11 +10,18 @@ use pilotlight_redis::commands::spec;
 use pilotlight_resp::encode;
 use smallvec::SmallVec;
 
+use crate::words;
+
 /// Bytes of a command that is typed as a line, and of the header of a word.
 pub(crate) const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Words of one command, as servers count them.
 pub(crate) const MAX_WORDS: usize = i32::MAX as usize;
+
+/// Bytes of one word, as servers have it: a larger one would have them close the connection, which is not this client's
+/// alone. Who has set them another limit sets `--max-command-mib` as well, which leaves room for the other words.
+const MAX_WORD_BYTES: usize = 512 * MIB;
+const MIB: usize = 1 << 20;
 
 /// What servers say of a header with more, or with none that is a number.
 pub(crate) const WRONG_COUNT: &str = "invalid multibulk length";
@@ -42,6 +49,8 @@ pub(crate) struct Request {
 pub(crate) enum BadRequest {
     #[error("Protocol error: {0}")]
     Malformed(&'static str),
+    #[error("Protocol error: expected '$', got '{0}'")]
+    NoWord(char),
     #[error("Protocol error: a command of more than {0} bytes (--max-command-mib)")]
     TooLarge(usize),
     /// Nothing is said to a browser that was led here.
@@ -124,9 +133,12 @@ impl Parser {
             match input.get(self.at) {
                 None => return Ok(None),
                 Some(b'$') => {}
-                Some(_) => return Err(BadRequest::Malformed("expected '$'")),
+                Some(&other) => return Err(BadRequest::NoWord(char::from(other))),
             }
             let Some((length, begin)) = number(input, self.at)? else { return Ok(None) };
+            if length > MAX_WORD_BYTES.max(self.max_command_bytes.saturating_sub(MIB)) {
+                return Err(BadRequest::Malformed(WRONG_LENGTH));
+            }
             let end = begin.saturating_add(length);
             if end.saturating_add(2) > self.max_command_bytes {
                 return Err(BadRequest::TooLarge(self.max_command_bytes));
@@ -200,6 +212,20 @@ impl Request {
         self.spec.map_or("", |spec| spec.name)
     }
 
+    /// Whether a server would refuse it for its words alone: too few or too many, or no such subcommand. What is not
+    /// known may be known to the server.
+    pub(crate) fn is_malformed(&self) -> bool {
+        let Some(spec) = self.spec else { return false };
+        let (arity, len) = (usize::from(spec.arity.unsigned_abs()), self.len());
+        let is_container = || KNOWN.get(spec.name.as_bytes()).is_some_and(|known| known.is_container);
+        (if spec.arity < 0 { len < arity } else { len != arity }) || (spec.words == 1 && is_container())
+    }
+
+    /// Whether it is not known at all.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.spec.is_none()
+    }
+
     /// The same as the client takes it.
     pub(crate) fn command(&self) -> Command<'_> {
         let spec = self.spec();
@@ -210,14 +236,17 @@ impl Request {
 /// `*3\r\n`, `$5\r\n` at an offset: the number, and the offset behind it. A negative one counts as 0 words.
 fn number(input: &[u8], at: usize) -> Result<Option<(usize, usize)>, BadRequest> {
     let is_minus = input.get(at + 1) == Some(&b'-') && input.get(at) == Some(&b'*');
-    let mut next = at + 1 + usize::from(is_minus);
+    let first = at + 1 + usize::from(is_minus);
+    let mut next = first;
     let wrong = BadRequest::Malformed(if input.get(at) == Some(&b'*') { WRONG_COUNT } else { WRONG_LENGTH });
     let mut number = 0_usize;
     loop {
         match input.get(next) {
             None => return Ok(None),
+            // As servers read it: `02` is no number.
+            Some(b'0'..=b'9') if next > first && input.get(first) == Some(&b'0') => return Err(wrong),
             Some(&digit @ b'0'..=b'9') if next - at < 12 => number = number * 10 + usize::from(digit - b'0'),
-            Some(b'\r') if next > at + 1 => break,
+            Some(b'\r') if next > first => break,
             Some(_) => return Err(wrong),
         }
         next += 1;
@@ -229,23 +258,18 @@ fn number(input: &[u8], at: usize) -> Result<Option<(usize, usize)>, BadRequest>
     }
 }
 
-/// A command that was typed as a line, off the buffer. Words are what is between blanks.
+/// A command that was typed as a line, off the buffer, with the quotes that servers know.
 fn line(input: &mut BytesMut) -> Result<Option<Vec<Vec<u8>>>, BadRequest> {
     let Some(end) = input.iter().take(MAX_LINE_BYTES).position(|byte| *byte == b'\n') else {
         return if input.len() >= MAX_LINE_BYTES { Err(BadRequest::Malformed("too long a line")) } else { Ok(None) };
     };
     let line = input.split_to(end + 1);
-    let words: Vec<Vec<u8>> =
-        line[..].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect();
-    let first = words.first().map(Vec::as_slice).unwrap_or_default();
+    let first = line[..].split(u8::is_ascii_whitespace).find(|word| !word.is_empty()).unwrap_or_default();
     // A page that a browser shows may send a form to any port of this machine: the lines of its body would be commands.
     if first.eq_ignore_ascii_case(b"post") || first.eq_ignore_ascii_case(b"host:") {
         return Err(BadRequest::Http);
     }
-    if words.iter().flatten().any(|byte| matches!(byte, b'"' | b'\'')) {
-        return Err(BadRequest::Malformed("quotes in a line are not understood"));
-    }
-    Ok(Some(words))
+    words::split_bytes(&line).map(Some).map_err(|_| BadRequest::Malformed("unbalanced quotes in request"))
 }
 
 struct Known {
@@ -311,13 +335,14 @@ mod tests {
     fn commands_are_found_however_they_are_cut() {
         check(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nPING\r\n", &[&["GET", "k"], &["PING"]]);
         check(b"*0\r\n*-1\r\n\r\nset k  v\r\n*1\r\n$0\r\n\r\n", &[&["set", "k", "v"], &[""]]);
+        check(b"set 'a b' \"\\x41\\n\" x\"y\"\r\n", &[&["set", "a b", "A\n", "xy"]]);
         check(b"*2\r\n$4\r\nECHO\r\n$6\r\n*1\r\n$1\r\n", &[&["ECHO", "*1\r\n$1"]]);
     }
 
     #[test]
     fn what_is_no_command_is_an_error() {
         let parse = |stream: &[u8]| Parser::new(100).next(&mut BytesMut::from(stream)).unwrap_err();
-        assert_eq!(parse(b"*1\r\n:1\r\n"), BadRequest::Malformed("expected '$'"));
+        assert_eq!(parse(b"*1\r\n:1\r\n"), BadRequest::NoWord(':'));
         assert_eq!(parse(b"*1\r\n$1\r\nabc"), BadRequest::Malformed("a word does not end where its length says"));
         assert_eq!(parse(b"*1\r\n$98\r\n"), BadRequest::TooLarge(100));
         assert_eq!(parse(b"POST / HTTP/1.1\r\n"), BadRequest::Http);
@@ -325,6 +350,12 @@ mod tests {
         assert_eq!(parse(b"*2147483648\r\n"), BadRequest::Malformed("invalid multibulk length"));
         assert_eq!(parse(b"*3000000000\r\n"), BadRequest::Malformed("invalid multibulk length"));
         assert_eq!(parse(b"*1\r\n$x\r\n"), BadRequest::Malformed("invalid bulk length"));
+        assert_eq!(parse(b"*1\r\n$536870913\r\n"), BadRequest::Malformed("invalid bulk length"));
+        // A server would close the connection that all clients share.
+        assert_eq!(parse(b"*01\r\n"), BadRequest::Malformed("invalid multibulk length"));
+        assert_eq!(parse(b"*-\r\n"), BadRequest::Malformed("invalid multibulk length"));
+        assert_eq!(parse(b"*1\r\n$04\r\n"), BadRequest::Malformed("invalid bulk length"));
+        assert_eq!(parse(b"SET k \"v\r\n"), BadRequest::Malformed("unbalanced quotes in request"));
     }
 
     #[test]

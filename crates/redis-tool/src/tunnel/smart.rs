@@ -9,6 +9,7 @@ mod identity;
 mod listener;
 mod local;
 mod others;
+mod queue;
 mod replies;
 mod scan;
 mod session;

@@ -3,6 +3,7 @@
 mod bed;
 mod clients;
 mod cluster;
+mod differences;
 mod numbers;
 mod pinned;
 mod same_bytes;

@@ -2,11 +2,14 @@
 //! at, to know what kind of reply each gets, and what is about the connection's login is kept back: that is the
 //! tunnel's own.
 
+use std::borrow::Cow;
+
 use bytes::{Bytes, BytesMut};
 use pilotlight_resp::{Limits, Scanner};
 
 use super::rewrite::Query;
 use super::track::{Expect, Kind};
+use crate::tunnel::differences;
 use crate::tunnel::request::{BadRequest, MAX_LINE_BYTES, MAX_WORDS, Parser, Request, WRONG_COUNT};
 use crate::tunnel::shared::Shared;
 
@@ -62,12 +65,14 @@ enum Head {
     Incomplete,
     /// Typed as a line of so many bytes; whether there is anything in it.
     Line(usize, bool),
+    /// No words: a header of so many bytes, to which servers say nothing.
+    Empty(usize),
     Words {
         count: usize,
         words: [Bytes; 3],
     },
     /// No command, and what servers say of it.
-    Strange(&'static str),
+    Strange(Cow<'static, str>),
 }
 
 impl Upward {
@@ -124,7 +129,8 @@ impl Upward {
             }
             match head(input) {
                 Head::Incomplete => return,
-                Head::Strange(why) => self.end(steps, why),
+                Head::Strange(why) => self.end(steps, &why),
+                Head::Empty(length) => steps.push(Step::Forward(input.split_to(length).freeze())),
                 Head::Line(length, is_any) => {
                     let first = input.iter().take(6).map(u8::to_ascii_lowercase).collect::<Vec<_>>();
                     if first.starts_with(b"post ") || first.starts_with(b"host:") {
@@ -182,7 +188,6 @@ impl Upward {
             b"punsubscribe" if names == 0 => Expect::AllOf(Kind::Pattern),
             b"sunsubscribe" if names == 0 => Expect::AllOf(Kind::Shard),
             b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => Expect::Confirmations(names),
-            b"" if count == 0 => Expect::Replies(0),
             _ => Query::of(name, second).map_or(Expect::Replies(1), Expect::Topology),
         };
         let is_confirmed = match expect {
@@ -231,6 +236,8 @@ impl Upward {
         self.is_kept = false;
         let answer = |text: &str| Expect::Local(Bytes::copy_from_slice(text.as_bytes()));
         let expect = match request.name() {
+            "AUTH" if request.len() < 2 => answer("-ERR wrong number of arguments for 'auth' command\r\n"),
+            "AUTH" if request.len() > 3 => answer("-ERR syntax error\r\n"),
             "AUTH" if !shared.is_password(request.word(request.len() - 1)) => answer(WRONG_PASSWORD),
             "AUTH" => {
                 self.is_known = true;
@@ -242,7 +249,7 @@ impl Upward {
                     steps.push(Step::Forward(hello.bytes));
                     return true;
                 }
-                Err(text) => answer(text),
+                Err(text) => answer(&text),
             },
             "QUIT" => {
                 steps.push(Step::Close(Bytes::from_static(b"+OK\r\n")));
@@ -250,7 +257,8 @@ impl Upward {
                 return true;
             }
             _ if !self.is_known => answer("-NOAUTH Authentication required.\r\n"),
-            "RESET" => answer("-ERR the tunnel: RESET would end its login at the node; connect again instead\r\n"),
+            "RESET" if request.len() > 1 => answer("-ERR wrong number of arguments for 'reset' command\r\n"),
+            "RESET" => answer(&format!("-ERR {}\r\n", differences::RESET)),
             _ => {
                 self.expect(steps, Expect::Replies(1));
                 steps.push(Step::Forward(request.bytes));
@@ -262,25 +270,26 @@ impl Upward {
     }
 
     /// `HELLO` without its login, which is checked. What is no option is not passed on: it might be another login.
-    fn hello(&mut self, request: &Request, shared: &Shared) -> Result<Request, &'static str> {
+    fn hello(&mut self, request: &Request, shared: &Shared) -> Result<Request, String> {
         let mut words: Vec<&[u8]> = request.words_from(0).take(2).collect();
         let (mut at, mut is_known) = (2, self.is_known);
         while at < request.len() {
             if request.is(at, "AUTH") && at + 2 < request.len() {
                 is_known = shared.is_password(request.word(at + 2));
                 if !is_known {
-                    return Err(WRONG_PASSWORD);
+                    return Err(WRONG_PASSWORD.to_owned());
                 }
                 at += 3;
             } else if request.is(at, "SETNAME") && at + 1 < request.len() {
                 words.extend([request.word(at), request.word(at + 1)]);
                 at += 2;
             } else {
-                return Err("-ERR Syntax error in HELLO\r\n");
+                let option = String::from_utf8_lossy(request.word(at)).replace(['\r', '\n'], " ");
+                return Err(format!("-ERR Syntax error in HELLO option '{option}'\r\n"));
             }
         }
         if !is_known {
-            return Err("-NOAUTH HELLO must be called with the client already authenticated\r\n");
+            return Err("-NOAUTH HELLO must be called with the client already authenticated\r\n".to_owned());
         }
         self.is_known = true;
         Ok(Request::of_words(&words))
@@ -288,8 +297,11 @@ impl Upward {
 }
 
 fn refusal(why: &str) -> Bytes {
-    format!("-ERR Protocol error: {why}\r\n").into()
+    format!("-ERR {PREFIX}{why}\r\n").into()
 }
+
+/// Before what servers say of bytes that are no command.
+const PREFIX: &str = "Protocol error: ";
 
 /// Commands about the connection's login.
 const KEPT: [&[u8]; 3] = [b"auth", b"hello", b"reset"];
@@ -311,7 +323,7 @@ fn head(input: &[u8]) -> Head {
         Some(_) => {
             return match input.iter().position(|byte| *byte == b'\n') {
                 Some(end) => Head::Line(end + 1, input[..end].iter().any(|byte| !byte.is_ascii_whitespace())),
-                None if input.len() > MAX_LINE_BYTES => Head::Strange("too big inline request"),
+                None if input.len() > MAX_LINE_BYTES => Head::Strange("too big inline request".into()),
                 None => Head::Incomplete,
             };
         }
@@ -320,20 +332,23 @@ fn head(input: &[u8]) -> Head {
     let (count, mut at) = match number(input, 1) {
         Number::Is(count, at) => (count, at),
         Number::Incomplete => return Head::Incomplete,
-        Number::Strange => return Head::Strange(WRONG_COUNT),
+        Number::Strange => return Head::Strange(WRONG_COUNT.into()),
     };
     if count > MAX_WORDS {
-        return Head::Strange(WRONG_COUNT);
+        return Head::Strange(WRONG_COUNT.into());
+    }
+    if count == 0 {
+        return Head::Empty(at);
     }
     let mut words = [Bytes::new(), Bytes::new(), Bytes::new()];
     for (index, place) in words.iter_mut().enumerate().take(count) {
-        if input.get(at).is_some_and(|byte| *byte != b'$') {
-            return Head::Strange("expected '$'");
+        if let Some(other) = input.get(at).filter(|byte| **byte != b'$') {
+            return Head::Strange(BadRequest::NoWord(char::from(*other)).to_string().split_off(PREFIX.len()).into());
         }
         let (length, begin) = match number(input, at + 1) {
             Number::Is(length, begin) => (length, begin),
             Number::Incomplete => return Head::Incomplete,
-            Number::Strange => return Head::Strange("invalid bulk length"),
+            Number::Strange => return Head::Strange("invalid bulk length".into()),
         };
         // A long word is an argument.
         if length > MAX_WORD_BYTES {
@@ -496,7 +511,7 @@ mod tests {
             "*1x\r\nauth a\r\n",
             "*1\rX$4\r\nPING\r\nauth a\r\n",
             "*1\r\n:1\r\nauth a\r\n",
-            "\"auth\" a\r\n",
+            "\"auth a\r\n",
         ] {
             let mut upward = Upward::new(true);
             let mut steps = Vec::new();

@@ -1,5 +1,6 @@
 //! Which commands the tunnel answers or arranges by itself. All others go to a server as they are.
 
+use crate::tunnel::differences;
 use crate::tunnel::request::Request;
 
 /// What is done with a command.
@@ -43,12 +44,8 @@ pub(super) fn kind(request: &Request) -> Kind {
         "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => Kind::Unsubscribe,
         "PING" => Kind::Ping,
         "SCAN" => Kind::Scan,
-        "MONITOR" | "SYNC" | "PSYNC" | "REPLCONF" => {
-            Kind::Refused("it takes a whole connection to one server; use pilotlight redis tunnel --mode pinned")
-        }
-        "WAIT" | "WAITAOF" => {
-            Kind::Refused("it counts the writes of its own connection; use pilotlight redis tunnel --mode pinned")
-        }
+        "MONITOR" | "SYNC" | "PSYNC" | "REPLCONF" => Kind::Refused(differences::STREAMS),
+        "WAIT" | "WAITAOF" => Kind::Refused(differences::WAIT),
         "READONLY" | "READWRITE" | "ASKING" => Kind::Refused("This instance has cluster support disabled"),
         name if name.starts_with("CLIENT") => match name {
             "CLIENT HELP" | "CLIENT PAUSE" | "CLIENT UNPAUSE" => Kind::Server,

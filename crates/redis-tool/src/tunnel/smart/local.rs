@@ -8,6 +8,7 @@ use pilotlight_resp::Protocol;
 use super::identity::Mute;
 use super::replies::{OK, error_text};
 use super::session::Session;
+use crate::tunnel::differences;
 use crate::tunnel::request::Request;
 
 impl Session {
@@ -17,7 +18,10 @@ impl Session {
             b"" => self.client.protocol,
             b"2" => Protocol::Resp2,
             b"3" if self.upstream.has_resp3() => Protocol::Resp3,
-            _ => return self.wire.error("NOPROTO unsupported protocol version"),
+            word if std::str::from_utf8(word).is_ok_and(|text| text.parse::<i64>().is_ok()) => {
+                return self.wire.error("NOPROTO unsupported protocol version");
+            }
+            _ => return self.wire.error("ERR Protocol version is not an integer or out of range"),
         };
         let (mut at, mut name, mut is_known) = (2, None, self.client.is_known);
         while at < request.len() {
@@ -31,11 +35,15 @@ impl Session {
                 name = Some(Bytes::copy_from_slice(request.word(at + 1)));
                 at += 2;
             } else {
-                return self.wire.error("ERR Syntax error in HELLO");
+                let option = String::from_utf8_lossy(request.word(at));
+                return self.wire.error(&format!("ERR Syntax error in HELLO option '{option}'"));
             }
         }
         if !is_known {
             return self.wire.error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time");
+        }
+        if name.as_ref().is_some_and(|name| !is_name(name)) {
+            return self.wire.error(WRONG_NAME);
         }
         match self.upstream.end(protocol, self.client.database) {
             Ok(end) => self.end = end,
@@ -62,8 +70,8 @@ impl Session {
 
     /// `AUTH [user] password`: for the tunnel, never for the servers.
     pub(super) fn auth(&mut self, request: &Request) {
-        if !(2..=3).contains(&request.len()) {
-            return self.wire.error("ERR wrong number of arguments for 'auth' command");
+        if request.len() > 3 {
+            return self.wire.error("ERR syntax error");
         }
         if !self.shared.is_password(request.word(request.len() - 1)) {
             return self.wire.error(WRONG_PASSWORD);
@@ -74,13 +82,16 @@ impl Session {
 
     /// `SELECT number`: another database has other connections.
     pub(super) async fn select(&mut self, request: &Request) {
-        let number = std::str::from_utf8(request.word(1)).ok().and_then(|text| text.parse::<u16>().ok());
-        let Some(number) = number.filter(|_| request.len() == 2) else {
-            return self.wire.error("ERR invalid DB index");
+        let number = std::str::from_utf8(request.word(1)).ok().and_then(|text| text.parse::<i32>().ok());
+        let Some(number) = number else {
+            return self.wire.error("ERR value is not an integer or out of range");
         };
         if self.upstream.is_cluster() && number != 0 {
             return self.wire.error("ERR SELECT is not allowed in cluster mode");
         }
+        let Ok(number) = u16::try_from(number) else {
+            return self.wire.error("ERR DB index is out of range");
+        };
         if number != self.client.database {
             if let Some(refused) = self.refused_database(&request.bytes).await {
                 return self.wire.error(&refused);
@@ -116,8 +127,8 @@ impl Session {
         match request.name() {
             "CLIENT SETNAME" if request.len() == 3 => {
                 let name = request.word(2);
-                if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
-                    return self.wire.error("ERR Client names cannot contain spaces, newlines or special characters.");
+                if !is_name(name) {
+                    return self.wire.error(WRONG_NAME);
                 }
                 self.client.name = Bytes::copy_from_slice(name);
                 self.wire.frame(OK);
@@ -128,12 +139,19 @@ impl Session {
                 let id = i64::try_from(self.entry.id).unwrap_or(i64::MAX);
                 self.wire.value(&Value::Integer(id), protocol);
             }
-            "CLIENT INFO" => self.wire.value(&Value::Bulk(self.entry.line().into()), protocol),
+            "CLIENT INFO" => self.wire.value(&report(self.entry.line()), protocol),
             "CLIENT LIST" => self.list_clients(request),
             "CLIENT KILL" => self.kill_clients(request),
             "CLIENT UNBLOCK" => self.unblock_client(request),
+            "CLIENT NO-EVICT" | "CLIENT NO-TOUCH" if !(request.is(2, "ON") || request.is(2, "OFF")) => {
+                self.wire.error("ERR syntax error");
+            }
             "CLIENT SETINFO" | "CLIENT NO-EVICT" | "CLIENT NO-TOUCH" => self.wire.frame(OK),
             "CLIENT TRACKING" if request.is(2, "OFF") => self.wire.frame(OK),
+            "CLIENT TRACKING" if !request.is(2, "ON") => self.wire.error("ERR syntax error"),
+            "CLIENT CACHING" if !(request.is(2, "YES") || request.is(2, "NO")) => {
+                self.wire.error("ERR syntax error");
+            }
             "CLIENT GETREDIR" => self.wire.value(&Value::Integer(-1), protocol),
             "CLIENT REPLY" if request.is(2, "ON") => {
                 self.mute = Mute::No;
@@ -146,10 +164,11 @@ impl Session {
                     self.mute = Mute::Next;
                 }
             }
-            "CLIENT TRACKING" | "CLIENT CACHING" | "CLIENT TRACKINGINFO" => self.wire.error(
-                "ERR the tunnel: clients share connections, so there is no tracking; use pilotlight redis tunnel --mode pinned",
-            ),
-            _ => self.wire.error("ERR Unknown subcommand or wrong number of arguments; the tunnel knows of no other"),
+            "CLIENT TRACKING" | "CLIENT CACHING" | "CLIENT TRACKINGINFO" => {
+                self.wire.error(&format!("ERR {}", differences::TRACKING));
+            }
+            "CLIENT REPLY" => self.wire.error("ERR syntax error"),
+            _ => self.wire.error("ERR the tunnel knows of no such subcommand; use --mode pinned"),
         }
     }
 
@@ -171,4 +190,15 @@ impl Session {
     }
 }
 
+/// As servers accept names of clients.
+fn is_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+/// Lines for people, which RESP3 tells apart from data.
+pub(super) fn report(text: String) -> Value {
+    Value::Verbatim { format: *b"txt", text: text.into() }
+}
+
+const WRONG_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";

@@ -2,6 +2,7 @@
 
 use pilotlight_redis::Value;
 
+use super::local::report;
 use super::replies::OK;
 use super::session::Session;
 use crate::tunnel::clients::{Filter, Unblock};
@@ -30,7 +31,7 @@ impl Session {
             }
             _ => return self.wire.error(SYNTAX),
         };
-        self.wire.value(&Value::Bulk(text.into()), self.client.protocol);
+        self.wire.value(&report(text), self.client.protocol);
     }
 
     /// `CLIENT KILL addr:port`, `CLIENT KILL [ID id] [ADDR addr:port] …`
@@ -87,6 +88,7 @@ fn filter(request: &Request, own: u64) -> Result<Filter, String> {
             b"ID" => filter.id = Some(number(value).filter(|id| *id > 0).ok_or(WRONG_ID)?),
             b"ADDR" => filter.addr = Some(text(value)),
             b"LADDR" => filter.local = Some(text(value)),
+            b"USER" if value != b"default" => return Err(format!("ERR No such user '{}'", text(value))),
             b"USER" => filter.user = Some(text(value)),
             b"TYPE" => filter.kind = Some(kind(value)?),
             b"MAXAGE" => filter.min_age = Some(number(value).ok_or(NO_NUMBER)?),

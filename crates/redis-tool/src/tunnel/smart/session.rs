@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pilotlight_redis::command::Flags;
+use pilotlight_redis::commands::spec;
 use pilotlight_redis::raw::Encoded;
 use pilotlight_redis::{Command, Commands, Route, Value};
 use pilotlight_resp::Protocol;
@@ -61,8 +62,8 @@ pub(super) struct Session {
     /// Of the batch before, for its room.
     requests: Vec<Request>,
     subscriber: Subscriber,
-    transaction: Option<Transaction>,
-    watch: Option<Watch>,
+    pub(super) transaction: Option<Transaction>,
+    pub(super) watch: Option<Watch>,
     batch: usize,
     memory: Option<OwnedSemaphorePermit>,
 }
@@ -201,6 +202,7 @@ impl Session {
                 self.one(first).await?;
                 rest = &rest[1..];
             } else {
+                self.entry.note(rest[batch.len() - 1].name());
                 rest = &rest[batch.len()..];
                 self.send(&batch).await;
             }
@@ -225,11 +227,16 @@ impl Session {
         batch
     }
 
-    fn encoded<'r>(&self, request: &'r Request) -> Option<Encoded<'r>> {
+    pub(super) fn encoded<'r>(&self, request: &'r Request) -> Option<Encoded<'r>> {
         match catalogue::kind(request) {
             Kind::Server | Kind::Ping => {}
             Kind::Scan if !self.upstream.is_cluster() => {}
             _ => return None,
+        }
+        if request.name() == "PUBLISH" && self.upstream.is_cluster() {
+            // All messages of a channel go by one node, as they would come in another order by several.
+            let command = request.words_from(1).fold(Command::new(&spec::SPUBLISH), Command::arg);
+            return self.end.raw.encoded(&command, &request.bytes);
         }
         self.end.raw.encoded(&request.command(), &request.bytes)
     }
@@ -256,6 +263,7 @@ impl Session {
     async fn one(&mut self, request: &Request) -> io::Result<()> {
         let was = self.mute;
         self.wire.is_mute = was != Mute::No;
+        self.entry.note(request.name());
         let done = self.execute(request).await;
         self.wire.is_mute = false;
         self.tell();
@@ -271,7 +279,8 @@ impl Session {
         let mut state = self.entry.state();
         state.name.clone_from(&self.client.name);
         (state.database, state.protocol) = (self.client.database, self.client.protocol);
-        state.subscriptions = self.subscriber.count(subscriber::Kind::Channel);
+        [state.channels, state.patterns, state.shards] = self.subscriber.counts();
+        state.queued = self.transaction.as_ref().map(Transaction::len);
     }
 
     async fn execute(&mut self, request: &Request) -> io::Result<()> {
@@ -281,8 +290,12 @@ impl Session {
             return Ok(());
         }
         let listens = subscriber::blocks_others(&self.subscriber, self.client.protocol);
+        if self.is_wrong(request, kind, listens) {
+            self.have_refused(request, kind).await;
+            return Ok(());
+        }
         if listens && !matches!(kind, Kind::Subscribe | Kind::Unsubscribe | Kind::Ping | Kind::Quit | Kind::Reset) {
-            let name = String::from_utf8_lossy(&request.word(0)[..request.word(0).len().min(32)]).to_ascii_lowercase();
+            let name = request.name().to_ascii_lowercase().replace(' ', "|");
             self.wire.error(&format!(
                 "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
             ));
@@ -411,52 +424,7 @@ impl Session {
         Ok(())
     }
 
-    fn queue(&mut self, request: &Request, kind: Kind) {
-        let Some(transaction) = &mut self.transaction else { return };
-        let queued = match kind {
-            Kind::Multi => return self.wire.error("ERR MULTI calls can not be nested"),
-            Kind::Watch => return self.wire.error("ERR WATCH inside MULTI is not allowed"),
-            Kind::Server | Kind::Ping | Kind::Unwatch => {
-                let max_bytes = self.shared.limits.max_command_bytes;
-                transaction.queue(request.clone(), self.upstream.is_cluster(), max_bytes)
-            }
-            Kind::Scan if !self.upstream.is_cluster() => {
-                transaction.queue(request.clone(), false, self.shared.limits.max_command_bytes)
-            }
-            _ => {
-                transaction.refuse();
-                let name = request.name().to_ascii_lowercase();
-                Err(format!("ERR the tunnel: {name} cannot be in a transaction here"))
-            }
-        };
-        match queued {
-            Ok(()) => self.wire.bytes(b"+QUEUED\r\n"),
-            Err(text) => self.wire.error(&text),
-        }
-    }
-
-    async fn exec(&mut self) {
-        let watch = self.watch.take();
-        let Some(transaction) = self.transaction.take() else {
-            self.watch = watch;
-            return self.wire.error("ERR EXEC without MULTI");
-        };
-        let answer = transaction.exec(&self.end.raw, watch, self.upstream.timeout()).await;
-        self.answer(answer);
-    }
-
-    async fn begin_watch(&mut self, request: &Request) {
-        if request.len() < 2 {
-            return self.wire.error("ERR wrong number of arguments for 'watch' command");
-        }
-        let before = self.watch.take();
-        let (cluster, timeout) = (self.upstream.is_cluster(), self.upstream.timeout());
-        let (watch, answer) = Watch::begin(before, request, &self.end.raw, cluster, timeout).await;
-        self.watch = watch;
-        self.answer(answer);
-    }
-
-    fn answer(&mut self, answer: Answer) {
+    pub(super) fn answer(&mut self, answer: Answer) {
         match (answer, self.client.protocol) {
             (Answer::Frame(frame), _) => self.wire.frame(frame),
             (Answer::Error(text), _) => self.wire.error(&text),

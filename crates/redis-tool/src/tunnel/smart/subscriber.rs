@@ -104,6 +104,11 @@ impl Subscriber {
         }
     }
 
+    /// How many channels, patterns, and channels of shards.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        [&self.channels, &self.patterns, &self.shards].map(|topics| topics.names.len())
+    }
+
     /// Waits for what comes next; for ever if nothing is subscribed.
     ///
     /// # Cancel safety

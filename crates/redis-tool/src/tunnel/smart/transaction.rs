@@ -13,9 +13,11 @@ use pilotlight_redis::raw::{self, RawClient, RawConnection, RawReply};
 use pilotlight_redis::{Error, Ran, Route};
 
 use super::replies::{CROSS_SLOT, error_text};
+use crate::tunnel::differences;
 use crate::tunnel::request::Request;
 
-const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+pub(super) const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+pub(super) const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
 /// Pauses before a transaction is sent again.
@@ -72,6 +74,11 @@ impl Transaction {
         queued
     }
 
+    /// Commands that are queued.
+    pub(super) fn len(&self) -> usize {
+        self.queued.len()
+    }
+
     /// A command was not accepted.
     pub(super) fn refuse(&mut self) {
         self.is_dirty = true;
@@ -84,7 +91,8 @@ impl Transaction {
         }
         if request.spec().flags.has(Flags::CONNECTION_STATE) && request.name() != "UNWATCH" {
             let name = request.name().to_ascii_lowercase();
-            return Err(format!("ERR the tunnel: {name} is about the connection, and cannot be in a transaction here"));
+            let why = differences::IN_TRANSACTION;
+            return Err(format!("ERR the tunnel: {name} is about the connection, and {why}"));
         }
         if is_cluster {
             for slot in raw::slots(&request.command()) {
@@ -229,10 +237,15 @@ fn judge(mut replies: Vec<RawReply>) -> Attempt {
 }
 
 fn first(replies: Vec<RawReply>) -> Answer {
-    match replies.into_iter().next() {
-        Some(RawReply::Frame(frame)) => Answer::Frame(frame),
-        Some(RawReply::Error(text)) => Answer::Error(String::from_utf8_lossy(&text).into_owned()),
-        None => Answer::Error("ERR the tunnel: no reply".to_owned()),
+    let none = || Answer::Error("ERR the tunnel: no reply".to_owned());
+    replies.into_iter().next().map_or_else(none, answer)
+}
+
+/// A reply as it is passed on.
+pub(super) fn answer(reply: RawReply) -> Answer {
+    match reply {
+        RawReply::Frame(frame) => Answer::Frame(frame),
+        RawReply::Error(text) => Answer::Error(String::from_utf8_lossy(&text).into_owned()),
     }
 }
 

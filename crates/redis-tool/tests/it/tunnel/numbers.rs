@@ -235,9 +235,11 @@ fn pinned_keeps_logins_back_however_they_are_sent() {
         assert!(peer.say(words).contains("proto:3"), "{words:?}");
         assert_eq!(peer.say(&["GET", "k"]), "v");
     }
-    // A server that knows quotes would take this for a login.
+    // Servers know quotes.
     let mut peer = tunnel.peer();
     peer.write(b"\"auth\" nonsense\r\n");
+    assert_eq!(shown(&peer.reply()), "OK");
+    peer.write(b"\"auth nonsense\r\n");
     assert!(shown(&peer.reply()).starts_with("-ERR Protocol error") && peer.is_closed());
     let failed = server.info("acl_access_denied_auth").unwrap_or_default();
     assert!(failed.is_empty() || failed == "0", "{failed}");

@@ -1,0 +1,211 @@
+//! Plays a case at an address, and writes down what came back.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::case::{Action, Case, Protocol};
+use super::reply::{Blind, Reply, parse};
+
+/// Longer than any reply takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where a case is played.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'p> {
+    pub(super) addr: SocketAddr,
+    /// The tunnel's ports, and those that they stand for.
+    pub(super) ports: &'p [(u16, u16)],
+}
+
+/// All servers behind it, with a connection to each.
+pub(super) struct Servers(Vec<Peer>);
+
+/// What came back, in the order of the steps.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Transcript(Vec<String>);
+
+impl fmt::Display for Transcript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("  "))
+    }
+}
+
+struct Peer {
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+impl Peer {
+    fn connect(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self { stream, input: Vec::new() }
+    }
+
+    fn write(&mut self, bytes: &[u8], piece: usize) {
+        // The other side may have closed; its last words are read all the same.
+        let _ = bytes.chunks(piece).try_for_each(|piece| self.stream.write_all(piece));
+    }
+
+    fn read(&mut self) -> Result<Reply, &'static str> {
+        loop {
+            if let Some((reply, length)) = parse(&self.input) {
+                self.input.drain(..length);
+                return Ok(reply);
+            }
+            let mut bytes = [0; 65536];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err("CLOSED"),
+                Ok(read) => self.input.extend_from_slice(&bytes[..read]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return Err("NOTHING");
+                }
+                Err(_) => return Err("CLOSED"),
+            }
+        }
+    }
+
+    fn ask(&mut self, words: &[&str]) -> Reply {
+        self.write(&encoded(words), usize::MAX);
+        self.read().unwrap()
+    }
+}
+
+fn encoded(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        let word = word.as_ref();
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+impl Servers {
+    pub(super) fn connect(addrs: &[SocketAddr]) -> Self {
+        Self(addrs.iter().copied().map(Peer::connect).collect())
+    }
+
+    /// As if nothing had been played yet.
+    fn reset(&mut self) {
+        const COMMANDS: [&[&str]; 5] = [
+            &["FLUSHALL"],
+            &["SCRIPT", "FLUSH"],
+            &["FUNCTION", "FLUSH"],
+            &["CONFIG", "SET", "maxmemory", "0", "notify-keyspace-events", "", "slowlog-log-slower-than", "60000000"],
+            &["ACL", "LOG", "RESET"],
+        ];
+        for admin in &mut self.0 {
+            admin.write(&COMMANDS.map(encoded).concat(), usize::MAX);
+            COMMANDS.iter().for_each(|_| drop(admin.read().unwrap()));
+        }
+        self.until_blocked(0);
+    }
+
+    /// Waits until so many clients wait at the servers. False: they do not.
+    fn until_blocked(&mut self, wanted: usize) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let blocked = self.0.iter_mut().map(|admin| {
+                let info = admin.ask(&["INFO", "clients"]).shown();
+                let (_, rest) = info.split_once("blocked_clients:").unwrap();
+                rest.split('\\').next().unwrap().parse::<usize>().unwrap()
+            });
+            if blocked.sum::<usize>() == wanted {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        false
+    }
+}
+
+/// Plays it.
+pub(super) fn play(case: &Case, protocol: Protocol, place: Place<'_>, servers: &mut Servers) -> Transcript {
+    servers.reset();
+    let blind = Blind {
+        numbers: case.has("numbers"),
+        counts: case.has("counts"),
+        texts: case.has("texts"),
+        sorted: case.has("sorted"),
+    };
+    let mut peers: BTreeMap<char, Peer> = BTreeMap::new();
+    let mut ids: BTreeMap<char, String> = BTreeMap::new();
+    let mut addrs: BTreeMap<char, String> = BTreeMap::new();
+    let mut piece = usize::MAX;
+    let mut out = Vec::new();
+    for step in &case.steps {
+        let wanted = if let Action::Id(other) = step.action { other } else { step.peer };
+        let peer = peers.entry(wanted).or_insert_with(|| {
+            let mut peer = Peer::connect(place.addr);
+            if protocol == Protocol::Resp3 {
+                peer.ask(&["HELLO", "3"]);
+            }
+            addrs.insert(wanted, peer.stream.local_addr().unwrap().to_string());
+            peer
+        });
+        let replies = match &step.action {
+            Action::Command(words, replies) => {
+                let words: Vec<Vec<u8>> = words.iter().map(|word| filled(word, &ids, &addrs)).collect();
+                peer.write(&encoded(&words), piece);
+                *replies
+            }
+            Action::Raw(bytes, replies) => {
+                peer.write(bytes, piece);
+                *replies
+            }
+            Action::Read(replies) => *replies,
+            Action::Closed => {
+                out.push(match peer.read() {
+                    Err(end) => format!("{} {end}", step.peer),
+                    Ok(reply) => format!("{} OPEN {}", step.peer, reply.seen(blind, place.ports).shown()),
+                });
+                0
+            }
+            Action::Blocked(wanted) => {
+                if !servers.until_blocked(*wanted) {
+                    out.push(format!("NOT {wanted} BLOCKED"));
+                }
+                0
+            }
+            Action::Pieces(bytes) => {
+                piece = *bytes;
+                0
+            }
+            Action::Id(other) => {
+                let id = peer.ask(&["CLIENT", "ID"]).shown();
+                ids.insert(*other, id.trim_start_matches(':').to_owned());
+                0
+            }
+        };
+        for _ in 0..replies {
+            match peer.read() {
+                Ok(reply) => out.push(reply.seen(blind, place.ports).shown()),
+                Err(end) => {
+                    out.push(end.to_owned());
+                    break;
+                }
+            }
+        }
+    }
+    Transcript(out)
+}
+
+/// A word with what is known only now.
+fn filled(word: &[u8], ids: &BTreeMap<char, String>, addrs: &BTreeMap<char, String>) -> Vec<u8> {
+    let Some(inner) = word.strip_prefix(b"<").and_then(|rest| rest.strip_suffix(b">")) else { return word.to_vec() };
+    let text = String::from_utf8_lossy(inner).into_owned();
+    let letter = |text: &str| text.chars().next().unwrap();
+    match text.split_once(':') {
+        Some(("id", peer)) => ids[&letter(peer)].clone().into_bytes(),
+        Some(("addr", peer)) => addrs[&letter(peer)].clone().into_bytes(),
+        Some(("big", bytes)) => vec![b'x'; bytes.parse().unwrap()],
+        _ => word.to_vec(),
+    }
+}
