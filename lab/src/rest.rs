@@ -212,7 +212,8 @@ impl Experiment for Rest {
         for topology in &self.redis {
             let stage = Rc::new(Stage::new(&programs, *topology, &setting.scratch));
             plan.groups.extend(cases.iter().map(|case| group(&stage, *case, &services, amount)));
-            plan.published.extend(cases.iter().flat_map(|case| published::of(*case, &group_id(*case, *topology))));
+            plan.published
+                .extend(cases.iter().flat_map(|case| published::of(*case, *topology, &group_id(*case, *topology))));
         }
         Ok(plan)
     }

@@ -2,6 +2,7 @@
 
 mod charts;
 pub(crate) mod columns;
+pub(crate) mod elsewhere;
 mod layout;
 pub(crate) mod markdown;
 mod page;

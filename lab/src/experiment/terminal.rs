@@ -11,7 +11,7 @@ use super::model::{
 use super::noise::{MAX_WAIT, percent};
 use super::{Plan, Planned, Setting};
 use crate::report::{Table, maybe, number};
-use crate::show::{columns, words};
+use crate::show::{columns, elsewhere, words};
 
 /// Whether escape sequences are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,13 +138,13 @@ fn group(out: &mut String, group: &GroupResults, rows: &[Published], style: Styl
     let rounds = if group.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", group.rounds) };
     let seconds = if group.seconds > 0.0 { format!(" of {} s", group.seconds) } else { String::new() };
     out.push_str(&style.line(DIM, &format!("{}; {rounds}{seconds}; medians and their 95 % intervals", group.workload)));
-    out.push_str(&variants(group).text());
+    out.push_str(&variants(group, rows).text());
     for variant in &group.variants {
         if let Some(failed) = &variant.failed {
             out.push_str(&style.line(RED, &format!("FAILED: {}: {failed}", variant.title)));
         }
     }
-    for row in rows.iter().filter(|row| row.group == group.id) {
+    for row in rows.iter().filter(|row| row.group == group.id && !elsewhere::is_in(group, row)) {
         out.push_str(&published(row, style));
     }
     if !group.comparisons.is_empty() {
@@ -175,7 +175,7 @@ fn table(out: &mut String, results: &TableResults, style: Style) {
     out.push('\n');
 }
 
-fn variants(group: &GroupResults) -> Table {
+fn variants(group: &GroupResults, published: &[Published]) -> Table {
     let heading = |metric: &Metric| match metric.unit() {
         "" => metric.title().to_owned(),
         unit => format!("{}, {unit}", metric.title()),
@@ -184,6 +184,10 @@ fn variants(group: &GroupResults) -> Table {
     for variant in &group.variants {
         let cell = |metric: &Metric| cell(variant, *metric);
         table.push(std::iter::once(variant.title.clone()).chain(group.metrics.iter().map(cell)).collect());
+    }
+    for row in elsewhere::rows(group, published) {
+        let cell = |metric: &Metric| row.values.get(metric).map_or_else(|| maybe(None), |value| number(*value));
+        table.push(std::iter::once(row.title()).chain(group.metrics.iter().map(cell)).collect());
     }
     table
 }

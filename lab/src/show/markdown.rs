@@ -1,8 +1,10 @@
 //! The report as Markdown, for GitHub.
 
 use super::layout::{Layout, Part, Section};
-use super::{columns, words};
-use crate::experiment::model::{Column, GroupResults, Metric, Report, Results, Role, TableResults, VariantResults};
+use super::{columns, elsewhere, words};
+use crate::experiment::model::{
+    Column, GroupResults, Metric, Published, Report, Results, Role, TableResults, VariantResults,
+};
 use crate::report::Table;
 
 /// All of it; pictures are links into the folder `plots`.
@@ -42,7 +44,7 @@ fn experiment(out: &mut String, section: &Section<'_>, plots: &str) {
     items(out, results.findings.iter().map(|finding| escape(finding)));
     figures(section.report, results).iter().for_each(|table| push_table(out, table));
     for part in &section.parts {
-        group(out, part, plots);
+        group(out, part, &results.published, plots);
     }
     for (_, table) in &section.tables {
         out.push_str(&format!("### {}\n\n{}\n\n", escape(&table.title), escape(&columns::workload(table))));
@@ -62,10 +64,10 @@ fn experiment(out: &mut String, section: &Section<'_>, plots: &str) {
     }
 }
 
-fn group(out: &mut String, part: &Part<'_>, plots: &str) {
+fn group(out: &mut String, part: &Part<'_>, published: &[Published], plots: &str) {
     let Part { group, charts, .. } = part;
     out.push_str(&format!("### {}\n\n{}\n\n", escape(&group.title), escape(&words::workload(group))));
-    variants(group, &group.metrics).iter().for_each(|table| push_table(out, table));
+    some(beside(group, published)).iter().for_each(|table| push_table(out, table));
     items(
         out,
         words::shown(group).filter_map(|variant| {
@@ -100,6 +102,21 @@ pub(crate) fn figures(report: &Report, results: &Results) -> Option<Table> {
 
 /// What was measured of the variants of a group.
 pub(crate) fn variants(group: &GroupResults, metrics: &[Metric]) -> Option<Table> {
+    some(measured(group, metrics))
+}
+
+/// The same, and below it what was published.
+fn beside(group: &GroupResults, published: &[Published]) -> Table {
+    let mut table = measured(group, &group.metrics);
+    for row in elsewhere::rows(group, published) {
+        let cell =
+            |metric: &Metric| row.values.get(metric).map_or("–".into(), |value| words::amount(*metric, *value));
+        table.push(std::iter::once(escape(&row.title())).chain(group.metrics.iter().map(cell)).collect());
+    }
+    table
+}
+
+fn measured(group: &GroupResults, metrics: &[Metric]) -> Table {
     let headings = metrics.iter().map(|metric| words::heading(*metric));
     let mut table = Table::of(std::iter::once("variant".to_owned()).chain(headings).collect());
     for variant in words::shown(group) {
@@ -107,7 +124,7 @@ pub(crate) fn variants(group: &GroupResults, metrics: &[Metric]) -> Option<Table
         let name = if variant.role == Role::Subject { format!("**{name}**") } else { name };
         table.push(std::iter::once(name).chain(metrics.iter().map(|metric| cell(variant, *metric))).collect());
     }
-    some(table)
+    table
 }
 
 fn cell(variant: &VariantResults, metric: Metric) -> String {

@@ -52,7 +52,7 @@ fn group(part: &Part<'_>, section: &Section<'_>) -> Tag {
         .with(tag("p").class("quiet").text(words::workload(group)))
         .with(empty)
         .with(charts.values.as_ref().map(figure))
-        .with(tables::variants(group))
+        .with(tables::variants(group, &section.results.published))
         .with_all(words::shown(group).filter_map(|variant| {
             let why = variant.failed.as_ref()?;
             let name = tag("b").text(format_args!("{} failed. ", variant.title));

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 
 use pilotlight_plot::markup::{Markup, Tag, tag};
 
-use super::super::{columns, words};
+use super::super::{columns, elsewhere, words};
 use super::chip;
-use crate::experiment::model::{GroupResults, Metric, Report, Results, Role, Software, TableResults, VariantResults};
+use crate::experiment::model::{
+    GroupResults, Metric, Published, Report, Results, Role, Software, TableResults, VariantResults,
+};
 use crate::report::number;
 
 pub(super) fn figures(report: &Report, results: &Results) -> Option<Tag> {
@@ -25,7 +27,7 @@ pub(super) fn figures(report: &Report, results: &Results) -> Option<Tag> {
     )
 }
 
-pub(super) fn variants(group: &GroupResults) -> Option<Tag> {
+pub(super) fn variants(group: &GroupResults, published: &[Published]) -> Option<Tag> {
     let headings: Vec<String> = std::iter::once("variant".to_owned())
         .chain(group.metrics.iter().map(|metric| words::heading(*metric)))
         .collect();
@@ -35,6 +37,13 @@ pub(super) fn variants(group: &GroupResults) -> Option<Tag> {
         let row = if variant.role == Role::Subject { row.class("subject") } else { row };
         row.with_all(group.metrics.iter().map(|metric| measured(variant, *metric)))
     });
+    let beside = elsewhere::rows(group, published).into_iter().map(|of| {
+        row(&of.title(), None).with_all(group.metrics.iter().map(|metric| match of.values.get(metric) {
+            Some(value) => tag("td").attribute("data-value", value).text(words::amount(*metric, *value)),
+            None => tag("td").text("–"),
+        }))
+    });
+    let rows = rows.chain(beside);
     table(&format!("{}: medians of rounds and their 95 % intervals", group.title), &headings, rows)
 }
 
