@@ -125,6 +125,9 @@ class RestTest(LabTest):
     def test_the_java_peer(self):
         self.peer("java-lettuce", "java", "java/classes/Main.class")
 
+    def test_the_haskell_peer(self):
+        self.peer("haskell-warp", "haskell", "haskell-warp")
+
     def test_the_rust_peers(self):
         self.peer("axum-fred", "rust", "axum-fred")
         self.peer("axum-redis", "rust", "axum-redis")

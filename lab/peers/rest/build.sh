@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what `pilotlight lab rest` compares with: lab/peers/rest/build.sh [rust] [go] [node] [java] [slowsync]. What cannot be built is said, and left out.
+# Builds what `pilotlight lab rest` compares with: lab/peers/rest/build.sh [rust] [go] [node] [java] [haskell] [dotnet] [slowsync]. What cannot be built is said, and left out.
 set -uo pipefail
 cd "$(dirname "$0")"
 readonly OUT=$PWD/target
@@ -48,17 +48,36 @@ build_java() {
   { java -version 2>&1 | awk -F '"' 'NR == 1 { print "java", $2 }'; find "$OUT/java/dependency" -name "*.jar" -printf "%f\n" | sort | sed -nE 's/^(vertx-core|lettuce-core|sqlite-jdbc)-([0-9].*)\.jar$/\1 \2/p'; } | versions java-lettuce
 }
 
+build_haskell() {
+  ghc --make -v0 -O2 -threaded -rtsopts -ihaskell -outputdir "$OUT/haskell-objects" haskell/Main.hs -o "$OUT/haskell-warp"
+  {
+    echo "GHC $(ghc --numeric-version)"
+    for package in warp scotty aeson hedis persistent-sqlite; do echo "$package $(ghc-pkg field --simple-output "$package" version)"; done
+  } | versions haskell-warp
+}
+
+# Packages come from NuGet.
+build_dotnet() {
+  dotnet publish dotnet/Users.csproj --configuration Release --nologo --verbosity quiet --artifacts-path "$OUT/dotnet-artifacts" --output "$OUT/dotnet"
+  { echo ".NET SDK $(dotnet --version)" && sed -nE 's/.*PackageReference Include="([^"]+)" Version="([^"]+)".*/\1 \2/p' dotnet/Users.csproj; } | versions dotnet-kestrel
+}
+
 build_slowsync() { cc -O2 -shared -fPIC -o "$OUT/slowsync.so" slowsync.c -ldl; }
 
-[ $# -gt 0 ] || set -- rust go node java slowsync
+if [ $# = 0 ]; then
+  set -- rust go node java haskell slowsync
+  if command -v dotnet >/dev/null; then set -- "$@" dotnet; else echo "build.sh: dotnet is left out: the .NET SDK is not installed"; fi
+fi
 for name in "$@"; do
   case $name in
     rust) part rust cargo build_rust ;;
     go) part go go build_go ;;
     node) part node npm build_node ;;
     java) part java mvn build_java ;;
+    haskell) part haskell ghc build_haskell ;;
+    dotnet) part dotnet dotnet build_dotnet ;;
     slowsync) part slowsync cc build_slowsync ;;
-    *) echo "usage: build.sh [rust] [go] [node] [java] [slowsync]" >&2; exit 2 ;;
+    *) echo "usage: build.sh [rust] [go] [node] [java] [haskell] [dotnet] [slowsync]" >&2; exit 2 ;;
   esac
 done
 [ "$failed" = 0 ]

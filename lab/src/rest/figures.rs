@@ -38,22 +38,67 @@ const RULES: [Rule; 10] = [
     Rule { case: Case::PostSlow, metric: Metric::P99Ms, wanted: Wanted::Fsyncs(3.0) },
 ];
 
+/// Beside the stack of the published measurement alone.
+const HASKELL: [Rule; 8] = [
+    Rule { case: Case::GetWarm, metric: Metric::CpuUs, wanted: Wanted::AtMost(0.3) },
+    Rule { case: Case::GetWarm, metric: Metric::PerSecond, wanted: Wanted::AtLeast(3.0) },
+    Rule { case: Case::List, metric: Metric::CpuUs, wanted: Wanted::AtMost(0.3) },
+    Rule { case: Case::List, metric: Metric::PerSecond, wanted: Wanted::AtLeast(3.0) },
+    Rule { case: Case::Post, metric: Metric::CpuUs, wanted: Wanted::AtMost(0.3) },
+    Rule { case: Case::Post, metric: Metric::PerSecond, wanted: Wanted::AtLeast(3.0) },
+    Rule { case: Case::Mixed, metric: Metric::CpuUs, wanted: Wanted::AtMost(0.3) },
+    Rule { case: Case::Mixed, metric: Metric::PerSecond, wanted: Wanted::AtLeast(3.0) },
+];
+
+/// What stands beside examples/users.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// The best peer of each round.
+    Best,
+    /// This one, where it was measured.
+    One(Variant),
+}
+
+impl Beside {
+    fn has(self, variant: &VariantResults) -> bool {
+        match self {
+            Self::Best => variant.role == Role::Peer,
+            Self::One(peer) => variant.id == peer.name(),
+        }
+    }
+
+    fn title(self) -> String {
+        match self {
+            Self::Best => "best peer".into(),
+            Self::One(peer) => peer.name(),
+        }
+    }
+}
+
 /// All of them for what was measured.
 pub(super) fn compare(groups: &[GroupResults], seed: u64) -> Vec<Figure> {
     let mut figures = Vec::new();
     for topology in [Topology::Standalone, Topology::Cluster] {
         for rule in &RULES {
             let id = group_id(rule.case, topology);
-            figures.extend(groups.iter().find(|group| group.id == id).map(|group| figure(rule, topology, group, seed)));
+            let group = groups.iter().find(|group| group.id == id);
+            figures.extend(group.map(|group| figure(rule, topology, group, Beside::Best, seed)));
+        }
+        let haskell = Beside::One(Variant::HaskellWarp);
+        for rule in &HASKELL {
+            let id = group_id(rule.case, topology);
+            let group = groups.iter().find(|group| group.id == id);
+            let group = group.filter(|group| group.variants.iter().any(|variant| haskell.has(variant)));
+            figures.extend(group.map(|group| figure(rule, topology, group, haskell, seed)));
         }
     }
     figures
 }
 
-fn figure(rule: &Rule, topology: Topology, group: &GroupResults, seed: u64) -> Figure {
+fn figure(rule: &Rule, topology: Topology, group: &GroupResults, beside: Beside, seed: u64) -> Figure {
     let own = group.variants.iter().find(|variant| variant.id == Variant::Users.name());
     let own = own.map(|own| rounds(own, rule.metric)).unwrap_or_default();
-    let peers = group.variants.iter().filter(|variant| variant.role == Role::Peer);
+    let peers = group.variants.iter().filter(|variant| beside.has(variant));
     let peers: Vec<Vec<Option<f64>>> = peers.map(|peer| rounds(peer, rule.metric)).collect();
     let best = |pick: fn(f64, f64) -> f64| {
         let of_round = |round: usize| peers.iter().filter_map(move |peer| *peer.get(round)?);
@@ -69,7 +114,8 @@ fn figure(rule: &Rule, topology: Topology, group: &GroupResults, seed: u64) -> F
         Wanted::AtMost(most) | Wanted::Fsyncs(most) => (format!("≤ {most}"), measured.map(|m| m.median <= most)),
         Wanted::AtLeast(least) => (format!("≥ {least}"), measured.map(|m| m.median >= least)),
     };
-    let beside = if matches!(rule.wanted, Wanted::Fsyncs(_)) { "in fsyncs" } else { "× best peer" };
+    let is_fsyncs = matches!(rule.wanted, Wanted::Fsyncs(_));
+    let beside = if is_fsyncs { "in fsyncs".into() } else { format!("× {}", beside.title()) };
     let name =
         format!("{} ({}): {}, {beside}", rule.case.name(), format!("{topology:?}").to_lowercase(), rule.metric.title());
     Figure { name, wanted, measured, rounds: Vec::new(), met: group.judged(rule.metric, met) }
@@ -153,6 +199,11 @@ mod tests {
         check(&figures, "get-warm (standalone): CPU", Some(0.5), Some(true));
         check(&figures, "post-slow (standalone): throughput", Some(3.0), Some(false));
         check(&figures, "mixed (standalone): throughput", None, None);
+        let haskell = [variant(Variant::Users, rate, &[9.0, 8.0]), variant(Variant::HaskellWarp, rate, &[3.0, 2.0])];
+        let figures = compare(&[group(Case::GetWarm, haskell.into())], 1);
+        let found =
+            figures.iter().find(|figure| figure.name.ends_with("throughput, × haskell-warp")).expect("a figure");
+        assert_eq!((found.measured.map(|summary| summary.median), found.met), (Some(3.5), Some(true)));
         let in_fsyncs = group(Case::PostSlow, vec![variant(Variant::Users, Metric::P99Ms, &[12.5, 12.5])]);
         check(&compare(&[in_fsyncs], 1), "post-slow (standalone): p99, in fsyncs", Some(2.5), Some(true));
     }

@@ -32,6 +32,14 @@ const JVM_AND_SETTINGS: [&str; 7] = [
     "a connection to SQLite for each thread",
 ];
 
+/// What the published measurement of a service in Haskell has found best.
+pub(crate) const BEST_RTS: [&str; 7] = ["+RTS", "-N", "-H1024m", "-A128m", "-n8m", "-qb", "-RTS"];
+const HASKELL: [&str; 3] = [
+    "-H1024m -A128m -n8m -qb, as published",
+    "hedis's pool, of each primary in a cluster",
+    "2 reading connections to SQLite for each core, 1 that writes",
+];
+
 /// A service, and how it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Variant {
@@ -51,10 +59,14 @@ pub(super) enum Variant {
     NodeIoredis,
     /// Vert.x, Lettuce, sqlite-jdbc
     JavaLettuce,
+    /// Warp, hedis, SQLite
+    HaskellWarp,
+    /// ASP.NET Core, StackExchange.Redis, Microsoft.Data.Sqlite
+    DotnetKestrel,
 }
 
 impl Variant {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Users,
         Self::Gateway,
         Self::GatewayCache,
@@ -63,6 +75,8 @@ impl Variant {
         Self::GoRueidis,
         Self::NodeIoredis,
         Self::JavaLettuce,
+        Self::HaskellWarp,
+        Self::DotnetKestrel,
     ];
 
     /// As on the command line.
@@ -84,7 +98,7 @@ impl Variant {
     /// its work.
     pub(super) fn min_warm_up(self) -> Duration {
         Duration::from_secs(match self {
-            Self::JavaLettuce => 5,
+            Self::JavaLettuce | Self::DotnetKestrel => 5,
             Self::NodeIoredis => 2,
             _ => 0,
         })
@@ -101,6 +115,8 @@ impl Variant {
             Self::GoRueidis => &["auto-pipelining", "2 reading connections to SQLite for each core, 1 that writes"],
             Self::NodeIoredis => &["auto-pipelining", "1 process", "1 connection to SQLite"],
             Self::JavaLettuce => &JVM_AND_SETTINGS,
+            Self::HaskellWarp => &HASKELL,
+            Self::DotnetKestrel => &["as it comes", "pooled connections to SQLite, 1 writes"],
         }
     }
 }
@@ -138,6 +154,16 @@ impl Programs {
                 let node = node.ok_or_else(|| skipped("there is no node in the PATH".into(), "apt install nodejs"))?;
                 built("node/node_modules/better-sqlite3/package.json")?;
                 Ok(vec![node.into(), built("node/server.js")?])
+            }
+            Variant::HaskellWarp => {
+                let command = vec![built("haskell-warp")?];
+                Ok(command.into_iter().chain(BEST_RTS.map(OsString::from)).collect())
+            }
+            Variant::DotnetKestrel => {
+                let dotnet = find_program("dotnet");
+                let install = "install the .NET SDK, 8 or later, and build it with lab/peers/rest/build.sh dotnet";
+                let dotnet = dotnet.ok_or_else(|| skipped("there is no dotnet in the PATH".into(), install))?;
+                Ok(vec![dotnet.into(), built("dotnet/Users.dll")?])
             }
             Variant::JavaLettuce => {
                 let java = find_program("java");
