@@ -15,7 +15,8 @@ use crate::experiment::model::{Report, Results, SCHEMA};
 use crate::experiment::noise::{Noisy, Watch};
 use crate::experiment::run::{End, Measured, Runner};
 use crate::experiment::terminal::{self, Style};
-use crate::experiment::{Experiment, Planned, Setting, catalogue};
+use crate::experiment::{Experiment, Group, Planned, Setting, catalogue};
+use crate::factors::Study;
 use crate::figures::{self, FiguresArguments};
 use crate::gate::{self, GateArguments};
 use crate::machine::{self, Machine};
@@ -94,6 +95,13 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
     /// What each layer of a service is worth: allocator, runtime, HTTP, JSON, connections to Redis, TLS
     #[command(after_help = FACTORS_EXAMPLES)]
     Factors(Common),
+    /// The published factor study of a service in Haskell: options of its runtime, Scotty, aeson
+    #[command(after_help = "Examples, in a checkout:
+  lab/peers/rest/build.sh haskell                    what is compared
+  pilotlight lab study --quick                       does everything work? two published pairs, on a hit; half a minute
+  pilotlight lab study                               all of it, on a hit and on a miss; half an hour
+  pilotlight lab study --groups rts                  the options of the runtime")]
+    Study(Common),
     /// HTTP and the pipe, warm and cold, beside other gateways: times, memory, CPU time
     #[command(after_help = "Examples:
   pilotlight lab transport                           the published five cases, in each language that is there
@@ -224,6 +232,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         Some(Mode::Gate(arguments)) => gate::run(arguments),
         Some(Mode::Equals(common)) => run_experiments(&[Box::new(Equals::alone())], common),
         Some(Mode::Factors(common)) => one("factors", common),
+        Some(Mode::Study(common)) => run_experiments(&[Box::new(Study::alone())], common),
         Some(Mode::Transport(arguments)) => {
             run_experiments(&[Box::new(Transport::asked(arguments))], &arguments.common())
         }
@@ -300,7 +309,7 @@ fn measure(experiments: &[Box<dyn Experiment>], setting: &Setting, common: &Comm
     let (begin, now) = (Instant::now(), SystemTime::now());
     let plans = plans(experiments, setting, common);
     let groups = plans.iter().filter_map(|(_, plan)| plan.as_ref().ok()).flat_map(|plan| &plan.groups);
-    let unknown = common.groups.iter().find(|wanted| groups.clone().all(|group| group.id != **wanted));
+    let unknown = common.groups.iter().find(|wanted| !groups.clone().any(|group| is_of(group, wanted)));
     if let Some(unknown) = unknown {
         anyhow::bail!(
             "there is no group {unknown} here; docs/lab has those of each experiment, and --quick leaves some out"
@@ -347,11 +356,17 @@ fn measure(experiments: &[Box<dyn Experiment>], setting: &Setting, common: &Comm
     Ok(report)
 }
 
+/// Whether a group has this name, or is one of several whose names begin with it: `published` is `published-get`, too.
+fn is_of(group: &Group, wanted: &str) -> bool {
+    group.id.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
 fn plans<'a>(experiments: &'a [Box<dyn Experiment>], setting: &Setting, common: &Common) -> Vec<Planned<'a>> {
     let plan = |experiment: &'a dyn Experiment| {
         let mut plan = experiment.plan(setting);
         if let Ok(plan) = &mut plan {
-            plan.groups.retain(|group| common.groups.is_empty() || common.groups.contains(&group.id));
+            plan.groups
+                .retain(|group| common.groups.is_empty() || common.groups.iter().any(|wanted| is_of(group, wanted)));
         }
         for group in plan.iter_mut().flat_map(|plan| &mut plan.groups) {
             group.amount.rounds = common.rounds.unwrap_or(group.amount.rounds);

@@ -6,6 +6,7 @@ mod environment;
 mod findings;
 mod layers;
 mod service;
+mod study;
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,11 +14,12 @@ use std::rc::Rc;
 use crate::experiment::model::{Metric, Report, Results, Role, Skipped, Software};
 use crate::experiment::{Experiment, Group, Participant, Plan, Question, Setting, Variant};
 use crate::processes::own_program;
-use crate::rest::redis;
+use crate::rest::redis::{self, Topology};
 use crate::rest::variant::Programs;
 use environment::Environment;
 use layers::{BASE, By, changes};
-use service::Service;
+use service::{Service, Told};
+pub use study::Study;
 
 /// examples/users goes on without a Redis that is late, and would then be measured without it.
 const PATIENCE: [&str; 2] = ["--redis-budget-ms", "10000"];
@@ -103,7 +105,8 @@ impl Experiment for Factors {
         let dir = setting.scratch.join("factors");
         std::fs::create_dir_all(&dir)?;
         let programs = Programs { users: users.clone(), peers: PathBuf::new() };
-        let environment = Rc::new(Environment::new(dir, programs, built(setting, CERTIFICATES).ok()));
+        let environment =
+            Rc::new(Environment::new(dir, programs, built(setting, CERTIFICATES).ok(), Topology::Standalone));
         let mut groups = vec![group(Kind::Hit, &here, &environment, setting)];
         if setting.quick {
             let why = "in measurements as short as these there would be hardly anything but misses";
@@ -115,7 +118,8 @@ impl Experiment for Factors {
     }
 
     fn conclude(&self, results: &mut Results, _: &Report) {
-        let sentences = changes().filter_map(|(layer, change)| findings::sentence(layer, change, &results.groups));
+        let sentences =
+            changes().filter_map(|(layer, change)| findings::sentence("", &(*layer, *change), &results.groups));
         let sentences: Vec<String> = sentences.collect();
         results.findings.extend(sentences);
     }
@@ -143,7 +147,7 @@ fn members(setting: &Setting) -> Vec<Member> {
         role: Role::Peer,
         by: Some(change.by),
         program: match change.by {
-            By::Program => built(setting, change.id),
+            By::Program | By::Setting => built(setting, change.id),
             By::Option(_) => built(setting, BASE),
             By::Tls => built(setting, CERTIFICATES).and_then(|_| built(setting, BASE)),
         }
@@ -175,7 +179,7 @@ fn group(kind: Kind, members: &[Member], environment: &Rc<Environment>, setting:
         let service = Service {
             id: member.id.into(),
             command,
-            by: member.by,
+            told: Told::Arguments(member.by),
             kind,
             lifetime: setting.lifetime(),
             environment: Rc::clone(environment),
@@ -184,7 +188,7 @@ fn group(kind: Kind, members: &[Member], environment: &Rc<Environment>, setting:
         let settings = match member.by {
             Some(By::Option(option)) => vec![format!("URL of Redis: ?{option}")],
             Some(By::Tls) => vec!["URL of Redis: rediss://".to_owned()],
-            Some(By::Program) | None => Vec::new(),
+            Some(By::Program | By::Setting) | None => Vec::new(),
         };
         Some(Variant {
             id: member.id.into(),
@@ -251,6 +255,7 @@ mod tests {
             scratch.path().to_owned(),
             Programs { users: PathBuf::new(), peers: PathBuf::new() },
             None,
+            Topology::Standalone,
         ));
         let here: Vec<Member> =
             members(&setting).into_iter().map(|member| Member { program: Ok("/nothing".into()), ..member }).collect();

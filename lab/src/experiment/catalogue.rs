@@ -4,7 +4,7 @@ use super::Experiment;
 use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::equals::Equals;
-use crate::factors::Factors;
+use crate::factors::{Factors, Study};
 use crate::front::Front;
 use crate::layers::Layers;
 use crate::rest::Rest;
@@ -21,6 +21,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Rest::among_others()),
         Box::new(Clients::among_others()),
         Box::new(Factors),
+        Box::new(Study::among_others()),
         Box::new(Equals::among_others()),
     ]
 }

@@ -24,6 +24,7 @@ pub(super) struct Environment {
     programs: Programs,
     /// The program that makes certificates; without it there is no TLS.
     certificates: Option<PathBuf>,
+    topology: Topology,
     started: OnceCell<Started>,
     /// When all users were read into Redis.
     filled: Cell<Option<Instant>>,
@@ -44,8 +45,8 @@ struct Tls {
 }
 
 impl Environment {
-    pub(super) fn new(dir: PathBuf, programs: Programs, certificates: Option<PathBuf>) -> Self {
-        Self { dir, programs, certificates, started: OnceCell::new(), filled: Cell::new(None) }
+    pub(super) fn new(dir: PathBuf, programs: Programs, certificates: Option<PathBuf>, topology: Topology) -> Self {
+        Self { dir, programs, certificates, topology, started: OnceCell::new(), filled: Cell::new(None) }
     }
 
     /// Starts what was not started.
@@ -74,7 +75,7 @@ impl Environment {
             }
             None => (None, Vec::new()),
         };
-        let redis = Redis::start_with(Topology::Standalone, &self.dir, &options)?;
+        let redis = Redis::start_with(self.topology, &self.dir, &options)?;
         let db = seed(&self.programs, &self.dir.join("seed"))?;
         Ok(Started { redis, db, tls })
     }
@@ -87,7 +88,7 @@ impl Started {
     /// It asks for TLS, and there are no certificates.
     pub(super) fn url(&self, by: Option<By>) -> anyhow::Result<String> {
         Ok(match by {
-            None | Some(By::Program) => self.redis.url(),
+            None | Some(By::Program | By::Setting) => self.redis.url(),
             Some(By::Option(option)) => format!("{}?{option}", self.redis.url()),
             Some(By::Tls) => {
                 let Tls { port, authority } = self.tls.as_ref().context("Redis has no certificate")?;

@@ -20,15 +20,20 @@ struct Effect {
     seen: bool,
 }
 
-/// A sentence for a change; `None` if it was not measured.
-pub(super) fn sentence(layer: &Layer, change: &Change, groups: &[GroupResults]) -> Option<String> {
-    let effects: Vec<Effect> = PATHS.into_iter().filter_map(|path| effect(groups, path, change.id)).collect();
+/// A sentence for a change; `None` if it was not measured. The names of its groups begin with `prefix`.
+pub(super) fn sentence(prefix: &str, exchanged: &(Layer, Change), groups: &[GroupResults]) -> Option<String> {
+    let (layer, change) = exchanged;
+    let of_path = |path| effect(groups, prefix, path, change.id);
+    let effects: Vec<Effect> = PATHS.into_iter().filter_map(of_path).collect();
     if effects.is_empty() {
         return None;
     }
     let decided = effects.len() == PATHS.len();
     let measured: Vec<String> = effects.iter().map(Effect::text).collect();
-    let published = layer.published.map_or_else(String::new, |text| format!(" ({ELSEWHERE}: {text})"));
+    let published = layer
+        .published
+        .filter(|text| !text.is_empty())
+        .map_or_else(String::new, |text| format!(" ({ELSEWHERE}: {text})"));
     let decision =
         if decided { decision(layer, change, &effects) } else { "one path alone decides nothing".to_owned() };
     Some(format!(
@@ -40,8 +45,8 @@ pub(super) fn sentence(layer: &Layer, change: &Change, groups: &[GroupResults]) 
     ))
 }
 
-fn effect(groups: &[GroupResults], path: &'static str, id: &str) -> Option<Effect> {
-    let group = groups.iter().find(|group| group.id == path)?;
+fn effect(groups: &[GroupResults], prefix: &str, path: &'static str, id: &str) -> Option<Effect> {
+    let group = groups.iter().find(|group| group.id.strip_prefix(prefix) == Some(path))?;
     let asked = |comparison: &&Comparison| comparison.metric == Metric::CpuUs && comparison.one == id;
     let comparison = group.comparisons.iter().find(asked)?;
     let seen = matches!(comparison.verdict, Verdict::Less | Verdict::More);
@@ -134,9 +139,10 @@ mod tests {
 
     #[track_caller]
     fn check(hit: (f64, f64, f64), miss: (f64, f64, f64), verdict: Verdict, expected: &str) {
-        let (layer, change) = (&LAYERS[2], &LAYERS[2].changes[0]);
+        let exchanged = (LAYERS[2], LAYERS[2].changes[0]);
+        let change = exchanged.1;
         let groups = [group(HIT, change.id, hit, verdict), group(MISS, change.id, miss, verdict)];
-        let sentence = sentence(layer, change, &groups).expect("it was measured");
+        let sentence = sentence("", &exchanged, &groups).expect("it was measured");
         assert!(sentence.contains(expected), "{sentence}");
         assert!(sentence.ends_with("(published, another machine's: +1.4 % throughput)"), "{sentence}");
     }
@@ -161,9 +167,10 @@ mod tests {
 
     #[test]
     fn one_path_alone_decides_nothing() {
-        let (layer, change) = (&LAYERS[2], &LAYERS[2].changes[0]);
+        let exchanged = (LAYERS[2], LAYERS[2].changes[0]);
+        let change = exchanged.1;
         let groups = [group(HIT, change.id, (0.8, 0.85, 0.9), Verdict::Less)];
-        let sentence = sentence(layer, change, &groups).expect("it was measured");
+        let sentence = sentence("", &exchanged, &groups).expect("it was measured");
         assert!(
             sentence.contains("CPU of a hit -15.0 % (-20.0 to -10.0); one path alone decides nothing ("),
             "{sentence}"
@@ -173,6 +180,6 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_spoken_of() {
         let groups = [group(HIT, "another", (1.0, 1.0, 1.0), Verdict::NoDifference)];
-        assert_eq!(sentence(&LAYERS[0], &LAYERS[0].changes[0], &groups), None);
+        assert_eq!(sentence("", &(LAYERS[0], LAYERS[0].changes[0]), &groups), None);
     }
 }

@@ -33,6 +33,8 @@ pub(super) enum By {
     Option(&'static str),
     /// TLS to Redis.
     Tls,
+    /// A setting of the program or of its runtime.
+    Setting,
 }
 
 /// The program that is made as examples/users is, and its variant.

@@ -17,7 +17,7 @@ use crate::experiment::{AROUND, Amount, Lifetime, Measure, Sample};
 use crate::load::{self, Outcome};
 use crate::processes::{Held, Program, usage};
 use crate::rest::case::{Case, every_user};
-use crate::rest::redis::Redis;
+use crate::rest::redis::{Redis, Topology};
 
 /// On the path of a miss Redis is emptied so often, as in the published study.
 pub(super) const FLUSH_EVERY: Duration = Duration::from_millis(500);
@@ -34,11 +34,20 @@ pub(super) struct Service {
     pub(super) id: String,
     /// The program, and arguments that only it understands.
     pub(super) command: Vec<OsString>,
-    pub(super) by: Option<By>,
+    pub(super) told: Told,
     pub(super) kind: Kind,
     pub(super) lifetime: Lifetime,
     pub(super) environment: Rc<Environment>,
     pub(super) running: Option<(Held, SocketAddr)>,
+}
+
+/// How a program is told what to use.
+#[derive(Clone, Debug)]
+pub(super) enum Told {
+    /// As examples/users.
+    Arguments(Option<By>),
+    /// As other peers, and by these words.
+    Environment(Vec<String>),
 }
 
 impl Measure for Service {
@@ -64,21 +73,40 @@ impl Measure for Service {
 
     fn again(&self) -> Option<Box<dyn Measure>> {
         let (id, command) = (format!("{}-again", self.id), self.command.clone());
-        let environment = Rc::clone(&self.environment);
-        Some(Box::new(Self { id, command, environment, running: None, ..*self }))
+        let (told, environment) = (self.told.clone(), Rc::clone(&self.environment));
+        Some(Box::new(Self { id, command, told, environment, running: None, ..*self }))
     }
 }
 
 impl Service {
     fn start(&self, started: &Started) -> anyhow::Result<(Held, SocketAddr)> {
         let dir = &self.environment.dir;
-        let mut command = self.command.clone();
-        command.extend(["--db".into(), started.db.clone().into_os_string()]);
-        command.extend(["--redis", &started.url(self.by)?, "--listen", "127.0.0.1:0"].map(Into::into));
+        let command = self.words(started)?;
         let output = dir.join(format!("{}-{}.log", self.kind.id(), self.id));
         let mut held = Program { name: self.id.clone(), command, dir: dir.clone(), output }.start()?;
         let address = held.listening(START_LIMIT)?;
         Ok((held, address))
+    }
+
+    fn words(&self, started: &Started) -> anyhow::Result<Vec<OsString>> {
+        let db = started.db.clone().into_os_string();
+        let own = self.command.clone();
+        Ok(match &self.told {
+            Told::Arguments(by) => {
+                let url = started.url(*by)?;
+                let rest = ["--redis", &url, "--listen", "127.0.0.1:0"].map(OsString::from);
+                own.into_iter().chain(["--db".into(), db]).chain(rest).collect()
+            }
+            Told::Environment(words) => {
+                let mut file = OsString::from("SQLITE_DB=");
+                file.push(db);
+                let cluster = u8::from(started.redis.topology == Topology::Cluster);
+                let port = started.redis.port();
+                let redis = [format!("REDIS_PORT={port}"), format!("REDIS_CLUSTER={cluster}"), "PORT=0".into()];
+                let words = words.iter().cloned().chain(redis).map(OsString::from);
+                ["env".into(), file].into_iter().chain(words).chain(own).collect()
+            }
+        })
     }
 
     fn sample(&self, held: &Held, address: SocketAddr, redis: &Redis, amount: Amount) -> anyhow::Result<Sample> {
