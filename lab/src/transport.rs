@@ -55,7 +55,7 @@ pub struct TransportArguments {
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "python,node,rust,c,dotnet,go,haskell,java,php,ruby"
+        default_value = "python,node,rust,c,dotnet,coreclr,go,haskell,java,php,ruby"
     )]
     services: Vec<Language>,
     /// Cases

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the services of other languages that `pilotlight lab transport` measures: lab/peers/languages/build.sh [c] [dotnet] [go] [haskell] [java] [php] [ruby].
+# Builds the services of other languages that `pilotlight lab transport` measures: lab/peers/languages/build.sh [c] [coreclr] [dotnet] [go] [haskell] [java] [php] [ruby].
 # What cannot be built is said, and left out. They are the programs in the folders `bench` of the SDKs.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -33,6 +33,11 @@ build_c() {
   version cc --version >"$1/version"
 }
 
+build_coreclr() {
+  dotnet publish coreclr/Service.csproj --configuration Release --nologo --verbosity quiet --artifacts-path "$1/artifacts" --output "$1"
+  echo ".NET $(dotnet --version)" >"$1/version"
+}
+
 build_dotnet() {
   "$SDK/dotnet/build-mono.sh" "$1"
   version mono --version >"$1/version"
@@ -64,17 +69,21 @@ build_ruby() {
   version ruby --version >"$1/version"
 }
 
-[ $# -gt 0 ] || set -- c dotnet go haskell java php ruby
+if [ $# = 0 ]; then
+  set -- c dotnet go haskell java php ruby
+  if command -v dotnet >/dev/null; then set -- "$@" coreclr; else echo "build.sh: coreclr is left out: the .NET SDK is not installed"; fi
+fi
 for name in "$@"; do
   case $name in
     c) part c cc ;;
+    coreclr) part coreclr dotnet ;;
     dotnet) part dotnet mcs ;;
     go) part go go ;;
     haskell) part haskell ghc ;;
     java) part java javac ;;
     php) part php php ;;
     ruby) part ruby ruby ;;
-    *) echo "usage: build.sh [c] [dotnet] [go] [haskell] [java] [php] [ruby]" >&2; exit 2 ;;
+    *) echo "usage: build.sh [c] [coreclr] [dotnet] [go] [haskell] [java] [php] [ruby]" >&2; exit 2 ;;
   esac
 done
 [ "$failed" = 0 ]

@@ -35,7 +35,7 @@ struct Other {
 }
 
 const JAVA: &str = "-XX:+UseSerialGC";
-const PROGRAMS: [Programs; 7] = [
+const PROGRAMS: [Programs; 8] = [
     Programs {
         language: Language::C,
         name: "c",
@@ -59,6 +59,19 @@ const PROGRAMS: [Programs; 7] = [
             socket: Socket::Port,
             scripts: None,
             command: &["{folder}/Bench.exe"],
+            needs: None,
+        }],
+    },
+    Programs {
+        language: Language::CoreClr,
+        name: "coreclr",
+        interpreter: Some("dotnet"),
+        pipe: &["{folder}/Service.dll"],
+        others: &[Other {
+            name: "Kestrel",
+            socket: Socket::Inherited,
+            scripts: None,
+            command: &["{folder}/Service.dll"],
             needs: None,
         }],
     },

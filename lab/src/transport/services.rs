@@ -28,6 +28,10 @@ pub(crate) enum Language {
     #[value(name = "dotnet")]
     #[serde(rename = "dotnet")]
     DotNet,
+    /// .NET, by Microsoft's runtime.
+    #[value(name = "coreclr")]
+    #[serde(rename = "coreclr")]
+    CoreClr,
     /// Go.
     Go,
     /// Haskell, by GHC.
@@ -50,6 +54,7 @@ impl Language {
             Self::Rust => "Rust",
             Self::C => "C",
             Self::DotNet => ".NET",
+            Self::CoreClr => "CoreCLR",
             Self::Go => "Go",
             Self::Haskell => "Haskell",
             Self::Java => "Java",
