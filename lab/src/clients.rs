@@ -4,6 +4,7 @@
 mod benchmark;
 mod figures;
 mod program;
+mod published;
 mod servers;
 mod variant;
 mod workload;
@@ -33,6 +34,13 @@ const SERVERS_LIMIT: Duration = Duration::from_secs(120);
 
 /// Among other experiments: what the figures are about, in a quarter of an hour.
 const SOME: [Workload; 3] = [Workload::W1, Workload::W2, Workload::W5];
+const QUICK_WORKLOADS: [Workload; 5] = [
+    Workload::W1,
+    Workload::PublishedGet,
+    Workload::PublishedGetFound,
+    Workload::PublishedSet,
+    Workload::PublishedMixed,
+];
 const SHORT: Duration = Duration::from_millis(500);
 
 /// What `pilotlight lab redis` takes.
@@ -65,6 +73,11 @@ impl Clients {
     #[must_use]
     pub fn among_others() -> Self {
         Self { workloads: &SOME, duration: SHORT, wanted: Vec::new() }
+    }
+
+    /// Alone the published ones can be tried, too.
+    fn quick_workloads(&self) -> &'static [Workload] {
+        if self.workloads.len() == SOME.len() { &SOME[..1] } else { &QUICK_WORKLOADS }
     }
 
     fn wants(&self, variant: &Variant) -> bool {
@@ -114,12 +127,14 @@ impl Experiment for Clients {
             }
         }
         let servers = Rc::new(RefCell::new(None));
-        let workloads = if setting.quick { &Workload::ALL[..1] } else { self.workloads };
+        let workloads = if setting.quick { self.quick_workloads() } else { self.workloads };
         let full = Amount { rounds: ROUNDS, duration: self.duration, warm_up: Duration::ZERO, seed: setting.seed };
         let amount = if setting.quick { Amount { seed: setting.seed, ..QUICK } } else { full };
         let groups =
             workloads.iter().filter_map(|workload| group(*workload, setting, amount, &here, built.as_ref()?, &servers));
-        Ok(Plan { groups: groups.collect(), skipped, ..Plan::default() })
+        let groups: Vec<Group> = groups.collect();
+        let published = groups.iter().filter_map(published::of).collect();
+        Ok(Plan { groups, skipped, published })
     }
 
     fn conclude(&self, results: &mut Results, _: &Report) {
@@ -241,6 +256,9 @@ impl Measure for Measured {
             *servers = Some(Servers::start(&self.scratch.join("clients"))?);
         }
         let Some(servers) = servers.as_mut() else { anyhow::bail!("the servers did not start") };
+        if self.workload.is_published() {
+            servers.fill_published()?;
+        }
         match self.variant.kind {
             Kind::Tool => benchmark::measure(servers, self.variant, self.workload, amount, &self.scratch),
             _ => program::measure(servers, self.variant, self.workload, &self.built, amount, &self.scratch),
@@ -281,7 +299,12 @@ mod tests {
         let blocking = ["floor: blocking", "floor: blocking, epoll before the read"];
         assert_eq!(
             names,
-            [&blocking[..], &["pilotlight ct", "pilotlight mt2", "fred 10.1.0 ct", "fred 10.1.0 mt2"]].concat()
+            [
+                &blocking[..],
+                &["pilotlight ct", "pilotlight mt2", "pilotlight ct, 4 lanes", "pilotlight mt2, 4 lanes"],
+                &["fred 10.1.0 ct", "fred 10.1.0 mt2"]
+            ]
+            .concat()
         );
         let setting = Setting { quick: false, scratch: "/nowhere".into(), peers: None, seed: 1 };
         let error = asked_for(&["nobody"]).plan(&setting).expect_err("no such client");

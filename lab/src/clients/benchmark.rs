@@ -44,7 +44,7 @@ pub(super) fn measure(
     let after = servers.counters()?;
     let (ops_s, p50, p99) = parse(&output)?;
     let cpu_us = used.as_secs_f64() * 1e6 / count as f64;
-    sample(&Counted { ops: count, errors: 0, ops_s, cpu_us, p50, p99, p999: None }, &before, &after)
+    sample(workload, &Counted { ops: count, errors: 0, ops_s, cpu_us, p50, p99, p999: None }, &before, &after)
 }
 
 fn run(

@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 use pilotlight_redis::Slot;
 
 use super::variant::version_of;
-use super::workload::{KEYS, VALUES};
+use super::workload::{KEYS, PUBLISHED_BYTES, VALUES, published_keys};
 use crate::experiment::model::Software;
 use crate::processes::{find_program, usage};
 use crate::rest::redis::{Redis, Topology};
@@ -44,6 +44,7 @@ pub(super) struct Servers {
     redis: Redis,
     /// redis-benchmark has keys of its own, which are written when it is first measured.
     pub(super) has_benchmark_keys: bool,
+    has_published_keys: bool,
 }
 
 /// What the servers have used and counted so far.
@@ -69,7 +70,8 @@ impl Counters {
 impl Servers {
     pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let servers = Self { redis: Redis::start(Topology::Cluster, dir)?, has_benchmark_keys: false };
+        let servers =
+            Self { redis: Redis::start(Topology::Cluster, dir)?, has_benchmark_keys: false, has_published_keys: false };
         servers.fill().context("filling the cluster")?;
         Ok(servers)
     }
@@ -83,15 +85,28 @@ impl Servers {
     }
 
     fn fill(&self) -> anyhow::Result<()> {
+        let keys = VALUES
+            .into_iter()
+            .flat_map(|(prefix, bytes)| (0..KEYS).map(move |number| (format!("{prefix}:{number}"), bytes)));
+        self.write(keys)
+    }
+
+    /// The keys of the published workloads, when the first of them is measured.
+    pub(super) fn fill_published(&mut self) -> anyhow::Result<()> {
+        if !self.has_published_keys {
+            self.write(published_keys().map(|key| (key, PUBLISHED_BYTES))).context("the published keys")?;
+            self.has_published_keys = true;
+        }
+        Ok(())
+    }
+
+    /// Keys, with values of so many bytes.
+    fn write(&self, keys: impl Iterator<Item = (String, usize)>) -> anyhow::Result<()> {
         let addresses = self.redis.addresses();
         let mut commands: Vec<Vec<Vec<u8>>> = vec![Vec::new(); addresses.len()];
-        for (prefix, bytes) in VALUES {
-            let value = vec![b'x'; bytes];
-            for number in 0..KEYS {
-                let key = format!("{prefix}:{number}");
-                let node = self.redis.owner(Slot::of(key.as_bytes()).number());
-                commands[node].push(set(key.as_bytes(), &value));
-            }
+        for (key, bytes) in keys {
+            let node = self.redis.owner(Slot::of(key.as_bytes()).number());
+            commands[node].push(set(key.as_bytes(), &vec![b'x'; bytes]));
         }
         for (address, commands) in addresses.iter().zip(&commands) {
             let mut socket = TcpStream::connect_timeout(address, REPLY_LIMIT)?;

@@ -1,8 +1,9 @@
-// go-redis. auto=1: commands through its AutoPipeline instead of a connection of the pool each.
+// go-redis. pool=N: connections to each node; auto=1: commands through its AutoPipeline instead of a connection of the pool each.
 package main
 
 import (
 	"context"
+	"errors"
 
 	"peers/harness"
 
@@ -49,6 +50,31 @@ func (p peer) Batch(keys []string, wanted int) int {
 	return right
 }
 
+func (p peer) Published(commands []harness.Command, value string, isRight func(int) bool) int {
+	queue, flush := p.batch()
+	replies := make([]redis.Cmder, len(commands))
+	for i, command := range commands {
+		if command.IsSet {
+			replies[i] = queue.Set(ctx, command.Key, value, 0)
+		} else {
+			replies[i] = queue.Get(ctx, command.Key)
+		}
+	}
+	if err := flush(); err != nil && !errors.Is(err, redis.Nil) {
+		panic(err)
+	}
+	right := 0
+	for i, reply := range replies {
+		if err := reply.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			panic(err)
+		}
+		if commands[i].IsSet || isRight(len(reply.(*redis.StringCmd).Val())) {
+			right++
+		}
+	}
+	return right
+}
+
 func pooled(client *redis.ClusterClient) peer {
 	return peer{single: client, batch: func() (redis.Cmdable, func() error) {
 		pipeline := client.Pipeline()
@@ -75,7 +101,7 @@ func autoPipelined(client *redis.ClusterClient) peer {
 
 func main() {
 	options := harness.Parse()
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: options.Addresses})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: options.Addresses, PoolSize: options.Number("pool")})
 	if options.Number("auto") == 1 {
 		harness.Run(options, autoPipelined(client))
 		return

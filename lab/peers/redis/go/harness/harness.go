@@ -14,6 +14,14 @@ type Peer interface {
 	Set(key, value string)
 	// Batch issues GETs together and returns how many values had the length that is wanted.
 	Batch(keys []string, wanted int) int
+	// Published issues commands together and returns how many were answered rightly.
+	Published(commands []Command, value string, isRight func(length int) bool) int
+}
+
+// Command is a GET, or a SET of the value.
+type Command struct {
+	Key   string
+	IsSet bool
 }
 
 const (
@@ -40,6 +48,7 @@ func Run(options Options, peer Peer) {
 		task := task{
 			workload: workload, peer: peer, keys: keys, value: value, phase: &phase,
 			id: id, random: newRandom(id + 1), tally: &tallies[id], batch: make([]string, batchSize),
+			commands: make([]Command, batchSize),
 		}
 		tasks.Go(task.run)
 	}
@@ -63,6 +72,8 @@ type task struct {
 	random   random
 	tally    *tally
 	batch    []string
+	commands []Command
+	issued   int
 }
 
 func (t *task) run() {
@@ -99,6 +110,9 @@ func (t *task) step() (asked, right int) {
 		}
 		return batchSize, t.peer.Batch(t.batch, len(t.value))
 	}
+	if t.workload.isPublished {
+		return batchSize, t.published()
+	}
 	key := t.keys[t.random.below(keyCount)]
 	if t.workload.nextIsSet(&t.random) {
 		t.peer.Set(key, t.value)
@@ -108,4 +122,12 @@ func (t *task) step() (asked, right int) {
 		return 1, 1
 	}
 	return 1, 0
+}
+
+func (t *task) published() int {
+	for i := range t.commands {
+		t.commands[i] = Command{Key: t.keys[t.id*span+t.issued%span], IsSet: t.issued%5 < t.workload.setsOfFive}
+		t.issued++
+	}
+	return t.peer.Published(t.commands, t.value, t.workload.isRight)
 }

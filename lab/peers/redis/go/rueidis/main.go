@@ -1,4 +1,4 @@
-// rueidis. delay=N: MaxFlushDelay in microseconds.
+// rueidis. delay=N: MaxFlushDelay in microseconds; mux=N: 2^N connections to each node.
 package main
 
 import (
@@ -42,12 +42,35 @@ func (p peer) Batch(keys []string, wanted int) int {
 	return right
 }
 
+func (p peer) Published(commands []harness.Command, value string, isRight func(int) bool) int {
+	built := make(rueidis.Commands, 0, len(commands))
+	for _, command := range commands {
+		if command.IsSet {
+			built = append(built, p.client.B().Set().Key(command.Key).Value(value).Build())
+		} else {
+			built = append(built, p.client.B().Get().Key(command.Key).Build())
+		}
+	}
+	right := 0
+	for i, result := range p.client.DoMulti(ctx, built...) {
+		found, err := result.ToString()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			panic(err)
+		}
+		if commands[i].IsSet || isRight(len(found)) {
+			right++
+		}
+	}
+	return right
+}
+
 func main() {
 	options := harness.Parse()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:   options.Addresses,
-		DisableCache:  true,
-		MaxFlushDelay: time.Duration(options.Number("delay")) * time.Microsecond,
+		InitAddress:       options.Addresses,
+		DisableCache:      true,
+		PipelineMultiplex: options.Number("mux"),
+		MaxFlushDelay:     time.Duration(options.Number("delay")) * time.Microsecond,
 	})
 	if err != nil {
 		panic(err)

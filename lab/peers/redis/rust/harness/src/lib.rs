@@ -14,4 +14,4 @@ pub use options::Options;
 pub use peer::{Peer, run};
 pub use report::{Measured, Measurement, Tally};
 pub use resp::{Reply, push_get, push_set, scan};
-pub use workload::{BATCH, KEYS, Kind, Random, Step, Workload};
+pub use workload::{BATCH, KEYS, Kind, Random, Step, Workload, published_key};

@@ -1,5 +1,6 @@
 //! The loop that every client on tokio runs under.
-use crate::{BATCH, KEYS, Kind, Measurement, Options, Random, Step, Tally};
+use crate::{BATCH, KEYS, Kind, Measurement, Options, Random, Step, Tally, published_key};
+use futures_util::future::join_all;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -9,7 +10,7 @@ use tokio::time::sleep;
 
 /// A client under measurement. A command that fails ends the program: what it measured would be worth nothing.
 pub trait Peer: Clone + Send + Sync + 'static {
-    /// The length of the value.
+    /// The length of the value; 0 if there is none.
     fn get(&mut self, key: &'static str) -> impl Future<Output = usize> + Send;
     fn set(&mut self, key: &'static str, value: &'static [u8]) -> impl Future<Output = ()> + Send;
     /// GETs issued together, then all awaited; returns how many values had the length that is wanted.
@@ -81,6 +82,7 @@ impl Task {
         let mut random = Random::seeded(self.id as u64 + 1);
         let mut tally = Tally::default();
         tally.times_ns.reserve(if workload.tasks == 1 { 1 << 20 } else { 1 << 13 });
+        let mut issued = 0;
         let mut count = self.id as u32; // so that the tasks do not all time the same turn
         loop {
             let phase = self.phase.load(Relaxed);
@@ -92,6 +94,7 @@ impl Task {
             let (asked, right) = match workload.kind {
                 Kind::Batch => (BATCH, self.batch(&mut peer, &mut random).await),
                 Kind::Single { .. } => (1, self.single(&mut peer, &mut random).await),
+                Kind::Published { .. } => (BATCH, self.published(&peer, &mut issued).await),
             };
             tally.errors += (asked - right) as u64;
             if phase == MEASURED {
@@ -104,6 +107,25 @@ impl Task {
     async fn batch(&self, peer: &mut impl Peer, random: &mut Random) -> usize {
         let keys = (0..BATCH).map(|_| self.keys[random.below(KEYS)]).collect();
         peer.batch(keys, self.value.len()).await
+    }
+
+    /// Single commands, all at once.
+    async fn published<P: Peer>(&self, peer: &P, issued: &mut usize) -> usize {
+        let kind = self.options.workload.kind;
+        let commands = (*issued..*issued + BATCH).map(|count| {
+            let (key, mut peer) = (self.keys[published_key(self.id, count)], peer.clone());
+            async move {
+                match kind.published_step(count) {
+                    Step::Set => {
+                        peer.set(key, self.value).await;
+                        true
+                    }
+                    Step::Get => kind.is_right(peer.get(key).await, self.value.len()),
+                }
+            }
+        });
+        *issued += BATCH;
+        join_all(commands).await.into_iter().filter(|right| *right).count()
     }
 
     async fn single(&self, peer: &mut impl Peer, random: &mut Random) -> usize {

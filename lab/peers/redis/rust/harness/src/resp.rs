@@ -1,25 +1,32 @@
 //! The little of RESP that the floors need: two commands, two kinds of reply.
+use crate::Kind;
 use std::io::Write;
+
+const MISSING: &[u8] = b"$-1\r\n";
 
 /// A complete reply.
 #[derive(Clone, Copy)]
 pub enum Reply<'a> {
     Bulk(&'a [u8]),
     Simple(&'a [u8]),
+    /// No value.
+    Missing,
 }
 
 impl<'a> Reply<'a> {
     pub fn payload(self) -> &'a [u8] {
         match self {
             Self::Bulk(payload) | Self::Simple(payload) => payload,
+            Self::Missing => &[],
         }
     }
 
-    /// Whether this answers a GET with a value of the length that is wanted, or a SET with OK.
+    /// Whether this answers a GET of a workload with a value of the length that is wanted, or a SET with OK.
     #[inline]
-    pub fn is_right(self, wanted: usize) -> bool {
+    pub fn is_right(self, kind: Kind, wanted: usize) -> bool {
         match self {
             Self::Bulk(value) => value.len() == wanted,
+            Self::Missing => kind.is_right(0, wanted),
             Self::Simple(text) => text == b"OK",
         }
     }
@@ -57,10 +64,13 @@ fn push_number(output: &mut Vec<u8>, number: usize) {
 /// The complete reply at the head of `input` and its length, or `None` if there is more to come.
 ///
 /// # Panics
-/// At an error, a missing value, or any other kind of reply.
+/// At an error or any other kind of reply.
 #[inline]
 pub fn scan(input: &[u8]) -> Option<(Reply<'_>, usize)> {
     match *input.first()? {
+        b'$' if input.get(1) == Some(&b'-') => {
+            (input.len() >= MISSING.len()).then_some((Reply::Missing, MISSING.len()))
+        }
         b'$' => {
             let (length, begin) = scan_length(input)?;
             let end = begin + length;
@@ -83,7 +93,7 @@ fn scan_length(input: &[u8]) -> Option<(usize, usize)> {
         match *input.get(index)? {
             digit @ b'0'..=b'9' => length = length * 10 + usize::from(digit - b'0'),
             b'\r' => return Some((length, index + 2)),
-            _ => panic!("a key that does not exist"),
+            _ => panic!("a bulk without a length"),
         }
         index += 1;
     }
@@ -106,6 +116,7 @@ mod tests {
     fn replies_are_complete_with_their_last_byte() {
         check(b"+OK\r\n", b"OK");
         check(b"$0\r\n\r\n", b"");
+        check(b"$-1\r\n", b"");
         check(b"$11\r\nhello\r\nworl\r\n", b"hello\r\nworl");
     }
 

@@ -1,5 +1,5 @@
 //! One non-blocking socket with its buffers and the users that wait for its replies.
-use harness::scan;
+use harness::{Kind, scan};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -53,7 +53,7 @@ impl Connection {
     }
 
     /// Reads until there is no more, appends who was answered, and returns how many answers were wrong.
-    pub fn read(&mut self, value_bytes: usize, answered: &mut Vec<u32>) -> u64 {
+    pub fn read(&mut self, kind: Kind, value_bytes: usize, answered: &mut Vec<u32>) -> u64 {
         let mut wrong = 0;
         loop {
             self.make_room();
@@ -66,7 +66,7 @@ impl Connection {
             };
             self.end += count;
             while let Some((reply, length)) = scan(&self.input[self.begin..self.end]) {
-                wrong += u64::from(!reply.is_right(value_bytes));
+                wrong += u64::from(!reply.is_right(kind, value_bytes));
                 self.begin += length;
                 answered.push(self.waiting.pop_front().expect("a reply to a command"));
             }

@@ -6,7 +6,9 @@
 mod connection;
 
 use connection::Connection;
-use harness::{BATCH, KEYS, Kind, Measurement, Options, Random, Step, Tally, Topology, push_get, push_set};
+use harness::{
+    BATCH, KEYS, Kind, Measurement, Options, Random, Step, Tally, Topology, published_key, push_get, push_set,
+};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::mem;
 use std::time::Instant;
@@ -75,6 +77,8 @@ struct Users {
     commands: Commands,
     random: Random,
     pending: Vec<Pending>,
+    /// Commands of each user so far, where they follow each other.
+    issued: Vec<usize>,
     connections: Vec<Connection>,
     /// `connections=N`: to each node; a user keeps to one of them.
     connections_per_node: usize,
@@ -109,6 +113,7 @@ impl Users {
             commands: Commands::new(options),
             random: Random::seeded(7),
             pending: vec![nobody; options.workload.tasks],
+            issued: vec![0; options.workload.tasks],
             connections,
             connections_per_node,
             unwritten: Vec::new(),
@@ -121,11 +126,11 @@ impl Users {
 
     /// Puts a user's next command or batch into the buffers.
     fn issue(&mut self, user: usize, now: Instant) {
-        let count = if self.kind == Kind::Batch { BATCH } else { 1 };
+        let count = if matches!(self.kind, Kind::Single { .. }) { 1 } else { BATCH };
         self.pending[user] = Pending { answers_missing: count, begun: now };
         for _ in 0..count {
-            let key = self.random.below(KEYS);
-            let command = match self.kind.step(&mut self.random) {
+            let (key, step) = self.next(user);
+            let command = match step {
                 Step::Get => &self.commands.gets[key],
                 Step::Set => &self.commands.sets[key],
             };
@@ -137,6 +142,16 @@ impl Users {
         }
     }
 
+    /// A user's next command.
+    fn next(&mut self, user: usize) -> (usize, Step) {
+        let Kind::Published { .. } = self.kind else {
+            return (self.random.below(KEYS), self.kind.step(&mut self.random));
+        };
+        let count = self.issued[user];
+        self.issued[user] += 1;
+        (published_key(user, count), self.kind.published_step(count))
+    }
+
     /// Writes what has gathered, waits, reads what has come, and issues what follows. Returns when it began to read.
     fn turn(&mut self) -> Instant {
         let connections = &mut self.connections;
@@ -146,7 +161,7 @@ impl Users {
         let now = Instant::now();
         for event in &self.events[..count] {
             let connection = &mut self.connections[event.data() as usize];
-            self.tally.errors += connection.read(self.value_bytes, &mut self.answered);
+            self.tally.errors += connection.read(self.kind, self.value_bytes, &mut self.answered);
         }
         self.tally.answers += self.answered.len() as u64;
 

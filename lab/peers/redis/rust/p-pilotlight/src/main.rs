@@ -1,4 +1,4 @@
-//! Pilotlight's own client.
+//! Pilotlight's own client. `lanes=N`: connections to each node.
 use harness::{Options, Peer, run};
 use pilotlight_redis::{Client, Commands, Value};
 
@@ -26,7 +26,8 @@ impl Peer for RedisClient {
 
 fn main() {
     run(async |options: Options| {
-        let url = format!("redis+cluster://{}", options.addresses().join(","));
+        let lanes = options.tuning("lanes").map_or_else(String::new, |lanes| format!("?lanes={lanes}"));
+        let url = format!("redis+cluster://{}{lanes}", options.addresses().join(","));
         RedisClient(Client::connect(url.as_str()).await.expect("a connection"))
     });
 }

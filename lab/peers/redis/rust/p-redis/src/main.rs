@@ -10,8 +10,8 @@ struct Client(ClusterConnection);
 
 impl Peer for Client {
     async fn get(&mut self, key: &'static str) -> usize {
-        let value: Vec<u8> = self.0.get(key).await.expect("GET");
-        value.len()
+        let value: Option<Vec<u8>> = self.0.get(key).await.expect("GET");
+        value.map_or(0, |value| value.len())
     }
 
     async fn set(&mut self, key: &'static str, value: &'static [u8]) {

@@ -10,8 +10,8 @@ struct RedisClient(Client);
 
 impl Peer for RedisClient {
     async fn get(&mut self, key: &'static str) -> usize {
-        let value: BulkString = self.0.get(key).await.expect("GET");
-        value.len()
+        let value: Option<BulkString> = self.0.get(key).await.expect("GET");
+        value.map_or(0, |value| value.len())
     }
 
     async fn set(&mut self, key: &'static str, value: &'static [u8]) {
