@@ -10,7 +10,7 @@ PYTHON_OF_PACKAGES ?= python3 -B
 build = $(if $(BIN_DIR),true,$(PYTHON_OF_PACKAGES) packaging/build.py $(if $(1),--package $(1)) --target $(2) --profile $(PROFILE))
 pack = $(PYTHON_OF_PACKAGES) packaging/$(1).py $(if $(BIN_DIR),--bin-dir $(BIN_DIR))
 
-.PHONY: release deb image image-kubernetes wheels npm crates brew aur sbom sums packages test-packages release-check reproducible
+.PHONY: release deb image image-kubernetes wheels npm crates brew aur sbom sums packages lab-bundle test-packages release-check reproducible
 
 release: ## every program, optimized and stripped, in target/dist/bin; debug information in target/dist/debug
 	@$(call build,,$(GNU))
@@ -53,6 +53,10 @@ sums: ## SHA256SUMS of what is in target/dist
 	@cd target/dist && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%f\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS && cat SHA256SUMS
 
 packages: release-check deb image image-kubernetes wheels npm crates brew aur sbom sums ## everything that a release consists of
+
+lab-bundle: ## the lab as a folder for a machine without Rust: programs, peers with what is built of them, SDKs; BIN_DIR=folder
+	@$(if $(BIN_DIR),true,cargo build --quiet --release -p pilotlight -p pilotlight-lab -p users)
+	@$(PYTHON_OF_PACKAGES) packaging/lab_bundle.py --bin-dir $(or $(BIN_DIR),target/release)
 
 test-packages: ## install each package in a clean place and use it; builds cheap programs unless BIN_DIR= and STATIC_BIN_DIR= name some
 	@scripts/setup.sh packages
