@@ -395,7 +395,7 @@ def described(package, on):
     environment = os.environ | {"RUSTDOC": str(ROOT / "scripts" / "rustdoc-json.sh")}
     command = ["cargo", "rustdoc", "--quiet", "--lib", "--package", package, "--target-dir", str(TARGET)]
     command += ["--no-default-features", "--features", ",".join(on)]
-    options = ["-Z", "unstable-options", "--output-format", "json", "--cap-lints", "allow"]
+    options = ["-Z", "unstable-options", "--output-format", "json", "-D", "rustdoc::broken_intra_doc_links"]
     done = subprocess.run([*command, "--", *options], cwd=ROOT, env=environment, check=False)
     if done.returncode:
         sys.exit(f"public_api: rustdoc failed for {package}")

@@ -55,8 +55,9 @@ impl Decoder {
         self.values.spares = Some(spares);
     }
 
-    /// From the next frame on, replies are not read: each is a [`Value::Bulk`] with the bytes of the whole frame,
-    /// header and line ends included, as they came. Errors ([`Value::Error`]) and pushes are read as ever. To be called
+    /// From the next frame on, replies are not read: each is a [`Value::Bulk`](crate::Value::Bulk) with the bytes of
+    /// the whole frame, header and line ends included, as they came. Errors ([`Value::Error`](crate::Value::Error)) and
+    /// pushes are read as ever. To be called
     /// between frames.
     ///
     /// Streamed types are not understood then; attributes stay before the value that they describe.
@@ -72,7 +73,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The bytes are malformed or exceed a limit. The decoder returns the same error from then on. Only a reply that is
-    /// nested too deeply is no error, but a [`Value::TooDeep`], if its end can be found.
+    /// nested too deeply is no error, but a [`Value::TooDeep`](crate::Value::TooDeep), if its end can be found.
     #[inline]
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
         if let Some(raw) = &mut self.raw {
