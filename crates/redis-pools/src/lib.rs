@@ -13,11 +13,12 @@ use pilotlight_redis::Client;
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use deadpool::managed::Pool;
 /// use pilotlight_redis::{Client, Commands};
 /// use pilotlight_redis_pools::SharedManager;
 ///
 /// let client = Client::connect("redis://localhost").await?;
-/// let pool = deadpool::managed::Pool::builder(SharedManager::new(client)).max_size(8).build()?;
+/// let pool: Pool<SharedManager> = Pool::builder(SharedManager::new(client)).max_size(8).build()?;
 /// pool.get().await?.incr("visits").await?;
 /// # Ok(()) }
 /// ```

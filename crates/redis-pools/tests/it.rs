@@ -1,7 +1,8 @@
 //! Pools of a client on a real server.
 #![cfg(all(feature = "bb8", feature = "deadpool"))]
 
-use pilotlight_redis::{Client, Commands};
+use deadpool::managed::Pool;
+use pilotlight_redis::{Client, Command, Commands};
 use pilotlight_redis_pools::{DedicatedManager, SharedManager};
 use pilotlight_testkit::Server;
 
@@ -10,6 +11,11 @@ async fn client() -> (Server, Client) {
     let server = tokio::task::spawn_blocking(|| Server::start().unwrap()).await.unwrap();
     let client = Client::connect(&server.url()).await.unwrap();
     (server, client)
+}
+
+/// Another database, until the connection ends.
+fn select(database: u8) -> Command<'static> {
+    Command::raw("SELECT").arg(i64::from(database))
 }
 
 /// How many connections a client has that are not shared: in use, and idle.
@@ -37,7 +43,8 @@ async fn bb8_lends_clones() {
 #[tokio::test]
 async fn deadpool_lends_clones() {
     let (_server, client) = client().await;
-    let pool = deadpool::managed::Pool::builder(SharedManager::new(client.clone())).max_size(2).build().unwrap();
+    let manager = SharedManager::new(client.clone());
+    let pool: Pool<SharedManager> = Pool::builder(manager).max_size(2).build().unwrap();
     for _ in 0..4 {
         pool.get().await.unwrap().incr("visits").await.unwrap();
     }
@@ -49,7 +56,7 @@ async fn what_a_user_of_bb8_left_behind_is_not_seen() {
     let (_server, client) = client().await;
     let pool = bb8::Pool::builder().max_size(1).build(DedicatedManager::new(client.clone())).await.unwrap();
     let mut first = pool.get().await.unwrap();
-    first.select(3).await.unwrap();
+    first.run::<()>(select(3)).await.unwrap();
     first.set("k", "in 3").await.unwrap();
     first.watch("k").await.unwrap();
     drop(first);
@@ -64,11 +71,11 @@ async fn what_a_user_of_bb8_left_behind_is_not_seen() {
 #[tokio::test]
 async fn what_a_user_of_deadpool_left_behind_is_not_seen() {
     let (_server, client) = client().await;
-    let pool = deadpool::managed::Pool::builder(DedicatedManager::new(client)).max_size(1).build().unwrap();
-    pool.get().await.unwrap().select(3).await.unwrap();
+    let pool: Pool<DedicatedManager> = Pool::builder(DedicatedManager::new(client)).max_size(1).build().unwrap();
+    pool.get().await.unwrap().run::<()>(select(3)).await.unwrap();
     let mut second = pool.get().await.unwrap();
     second.set("k", "in 0").await.unwrap();
-    second.select(3).await.unwrap();
+    second.run::<()>(select(3)).await.unwrap();
     assert_eq!(second.get("k").read_as::<Option<String>>().await.unwrap(), None);
 }
 
@@ -77,6 +84,6 @@ async fn dedicated_connections_outlive_a_lost_server_connection() {
     let (server, client) = client().await;
     let pool = bb8::Pool::builder().max_size(1).build(DedicatedManager::new(client)).await.unwrap();
     pool.get().await.unwrap().set("k", "v").await.unwrap();
-    tokio::task::spawn_blocking(move || server.client_kill_all().map(|()| server)).await.unwrap().unwrap();
+    tokio::task::spawn_blocking(move || server.client_kill_all().map(|_| server)).await.unwrap().unwrap();
     assert_eq!(pool.get().await.unwrap().get("k").read_as::<String>().await.unwrap(), "v");
 }

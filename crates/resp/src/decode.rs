@@ -57,8 +57,7 @@ impl Decoder {
 
     /// From the next frame on, replies are not read: each is a [`Value::Bulk`](crate::Value::Bulk) with the bytes of
     /// the whole frame, header and line ends included, as they came. Errors ([`Value::Error`](crate::Value::Error)) and
-    /// pushes are read as ever. To be called
-    /// between frames.
+    /// pushes are read as ever. To be called between frames.
     ///
     /// Streamed types are not understood then; attributes stay before the value that they describe.
     pub fn pass_through(&mut self) {

@@ -10,8 +10,8 @@ use crate::reply::Value;
 /// Smaller replies are not counted, in bytes: they are bounded by how many commands wait.
 const MIN_COUNTED_BYTES: usize = 16 * 1024;
 
-/// What the large replies of some [`RawClient`](crate::raw::RawClient)s may take together, from their last byte until they
-/// are dropped. Replies of less than 16 KiB are not counted.
+/// What the large replies of some [`RawClient`](crate::raw::RawClient)s may take together, from their last byte until
+/// they are dropped. Replies of less than 16 KiB are not counted.
 ///
 /// What would exceed it is dropped as soon as it is read, and its command gets an error instead, as if the server had
 /// said it: the command was run.
