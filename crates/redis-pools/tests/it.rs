@@ -14,7 +14,7 @@ async fn client() -> (Server, Client) {
 }
 
 /// Another database, until the connection ends.
-fn select(database: u8) -> Command<'static> {
+fn select<'a>(database: u8) -> Command<'a> {
     Command::raw("SELECT").arg(i64::from(database))
 }
 
