@@ -154,8 +154,7 @@ impl Health {
     pub(crate) fn lets_try(&self, now: Ms) -> bool {
         let until = self.refuses_until.load(Relaxed);
         let next = now.0.saturating_add(millis(REFUSAL)).max(1);
-        until == 0
-            || until <= now.0 && self.refuses_until.compare_exchange(until, next, Relaxed, Relaxed).is_ok()
+        until == 0 || until <= now.0 && self.refuses_until.compare_exchange(until, next, Relaxed, Relaxed).is_ok()
     }
 
     /// Returns whether it had been ejected.

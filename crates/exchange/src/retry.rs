@@ -14,7 +14,8 @@
 //! Never when a part of the body is gone, at another server only within its service's budget, and at most [`MAX_TRIES`]
 //! times in all. A try at an instance that was told to go before it got the request is not one of them: a program that
 //! is saved ten times in a second is replaced ten times, and nobody has failed. Of those there are at most
-//! [`MAX_MOVES`]. Nor is one that a server took no connection for whose successor is waited for: at most [`MAX_AWAITED`].
+//! [`MAX_MOVES`]. Nor is one that a server took no connection for whose successor is waited for: at most
+//! [`MAX_AWAITED`].
 
 use std::time::Duration;
 

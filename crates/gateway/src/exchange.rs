@@ -42,6 +42,7 @@ use crate::worker::Worker;
 
 mod admit;
 mod changes;
+mod choice_of_server;
 mod choose;
 mod delivery;
 mod detached_fetch;

@@ -1,6 +1,5 @@
 //! The gateway as a whole: binds, starts the workers, stops them.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
@@ -22,9 +21,7 @@ use crate::jwks::KeySources;
 use crate::listen::{self, Bound, Legacy, ListenError};
 use crate::metrics::Registry;
 use crate::names::Names;
-use crate::options::{
-    AccessLogOptions, CacheSettings, External, GatewayOptions, Inherited, ListenAddr, RedisTier, ServiceTarget, Serving,
-};
+use crate::options::{AccessLogOptions, CacheSettings, GatewayOptions, Inherited, ListenAddr, RedisTier, Serving};
 use crate::routes::Table;
 use crate::schedules::Schedules;
 use crate::server_changes::ServerChanges;
@@ -224,7 +221,7 @@ impl Gateway {
         self.common.exporter.follow(serving.settings.traces.as_ref());
         let schedules = serving.schedules.clone();
         let changing = self.common.server_changes.hold();
-        take_over(&serving.services, self.common.table.load().services());
+        self.common.server_changes.replace(&serving.services, self.common.table.load().services());
         self.common.table.store(Arc::new(table(serving, &self.common.keys, &self.common.metrics)));
         drop(changing);
         self.common.follow_names();
@@ -356,23 +353,6 @@ fn write_access_log(log: &AccessLogOptions) -> Result<Writer, GatewayError> {
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-}
-
-/// Services that are new objects go on from what is known of the servers of those of their names.
-fn take_over(new: &[ServiceTarget], old: &[ServiceTarget]) {
-    let old: HashMap<&str, &Arc<External>> = old.iter().filter_map(external).map(|one| (one.name(), one)).collect();
-    for one in new.iter().filter_map(external) {
-        if let Some(old) = old.get(one.name()).filter(|old| !Arc::ptr_eq(old, one)) {
-            one.take_over(old);
-        }
-    }
-}
-
-fn external(target: &ServiceTarget) -> Option<&Arc<External>> {
-    match target {
-        ServiceTarget::External(external) => Some(external),
-        ServiceTarget::Managed(..) => None,
-    }
 }
 
 fn table(serving: Serving, keys: &KeySources, metrics: &Registry) -> Table {

@@ -109,6 +109,7 @@ impl Failure {
                 UpstreamError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
                 UpstreamError::LengthRequired { .. } => StatusCode::LENGTH_REQUIRED,
                 UpstreamError::NoExtendedConnect { .. } => StatusCode::NOT_IMPLEMENTED,
+                UpstreamError::NoShare { .. } => StatusCode::INTERNAL_SERVER_ERROR,
                 UpstreamError::Connect { .. }
                 | UpstreamError::Closed { .. }
                 | UpstreamError::Internal { .. }
@@ -228,7 +229,10 @@ impl Failure {
             Self::Responds(_)
             | Self::Bug
             | Self::Upstream(
-                UpstreamError::Internal { .. } | UpstreamError::Function { .. } | UpstreamError::Protocol { .. },
+                UpstreamError::Internal { .. }
+                | UpstreamError::Function { .. }
+                | UpstreamError::NoShare { .. }
+                | UpstreamError::Protocol { .. },
             ) => GrpcStatus::Internal,
         }
     }

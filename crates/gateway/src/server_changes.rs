@@ -1,11 +1,11 @@
 //! What workers and those who give servers tell each other.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use crate::options::External;
+use crate::options::{External, ServiceTarget};
 
 /// What is shared about changes of servers.
 #[derive(Default)]
@@ -17,12 +17,30 @@ pub(crate) struct ServerChanges {
     /// Services that need a server, until somebody takes their names. Each is there once.
     needed: Mutex<VecDeque<Arc<str>>>,
     pub(crate) needed_now: Notify,
+    /// Services that a reload has taken away while requests waited there, as long as they do.
+    left: Mutex<Vec<Weak<External>>>,
 }
 
 impl ServerChanges {
     /// Nobody gives servers while this is held.
     pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Services replace others. New objects go on from what is known of the servers of those of their names, and serve
+    /// the requests that wait there; also of one that was taken away for a while.
+    pub(crate) fn replace(&self, new: &[ServiceTarget], old: &[ServiceTarget]) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let away = left.iter().filter_map(Weak::upgrade).chain(old.iter().filter_map(external).cloned());
+        // Of two of one name the one that is there counts.
+        let mut known: HashMap<String, Arc<External>> = away.map(|one| (one.name().to_owned(), one)).collect();
+        for one in new.iter().filter_map(external) {
+            if let Some(old) = known.remove(one.name()).filter(|old| !Arc::ptr_eq(old, one)) {
+                one.take_over(&old);
+            }
+        }
+        let is_waited_for = |one: &Arc<External>| one.live().is_some_and(|live| live.waiting() > 0);
+        *left = known.values().filter(|one| is_waited_for(one)).map(Arc::downgrade).collect();
     }
 
     /// A request waits for a service that has no server.
@@ -44,6 +62,13 @@ impl ServerChanges {
     }
 }
 
+fn external(target: &ServiceTarget) -> Option<&Arc<External>> {
+    match target {
+        ServiceTarget::External(external) => Some(external),
+        ServiceTarget::Managed(..) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
@@ -54,8 +79,8 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::timing::{Moment, millis};
     use crate::options::{ExternalAddr, ExternalSpec, ServerProtocol, ServerSpec};
+    use crate::timing::{Moment, millis};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -147,6 +172,26 @@ mod tests {
         };
         let (found, ()) = tokio::join!(request(&service, &changes), giving);
         assert_eq!(found.as_deref(), Some("next:80"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_service_that_goes_and_comes_back_is_served() {
+        let (changes, target) =
+            (ServerChanges::default(), |one: &Arc<External>| ServiceTarget::External(Arc::clone(one)));
+        let (old, new) = (Arc::new(service(30 * SECOND)), Arc::new(service(20 * SECOND)));
+        let reloads = async {
+            tokio::time::sleep(SECOND).await;
+            changes.replace(&[], &[target(&old)]);
+            changes.replace(&[], &[]);
+            tokio::time::sleep(SECOND).await;
+            changes.replace(&[target(&new)], &[]);
+            assert_eq!(new.live().unwrap().waiting(), 1);
+            new.give(&[server("back")]).unwrap();
+        };
+        let (found, ()) = tokio::join!(request(&old, &changes), reloads);
+        assert_eq!(found.as_deref(), Some("back:80"));
+        changes.replace(&[], &[target(&new)]);
+        assert!(changes.left.lock().unwrap().is_empty(), "nobody waits");
     }
 
     #[tokio::test(start_paused = true)]

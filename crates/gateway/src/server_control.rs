@@ -64,6 +64,15 @@ impl ServerControl {
     /// # Errors
     /// There is no such service, or its settings list its servers. Nothing has changed then.
     pub fn set(&self, service: &str, servers: &[ServerSpec]) -> Result<(), SetError> {
+        self.set_with(service, servers, 0)
+    }
+
+    /// The same, and so many of a thousand requests are answered with 500, because their share of the servers cannot be
+    /// had.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn set_with(&self, service: &str, servers: &[ServerSpec], without: u16) -> Result<(), SetError> {
         let changes = &self.common.server_changes;
         let _changing = changes.hold();
         let table = self.common.table.load();
@@ -71,7 +80,10 @@ impl ServerControl {
         match table.services().iter().find(|target| target.name() == service) {
             None => return Err(SetError::NoService(service.to_owned())),
             Some(ServiceTarget::Managed(..)) => return Err(listed()),
-            Some(ServiceTarget::External(external)) => external.give(servers).map_err(|_| listed())?,
+            Some(ServiceTarget::External(external)) => {
+                external.give(servers).map_err(|_| listed())?;
+                external.live().into_iter().for_each(|live| live.set_share_without_servers(without));
+            }
         }
         changes.changed.notify_one();
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,8 @@ pub(crate) struct Live {
     told: AtomicU64,
     came: AtomicU64,
     went: AtomicU64,
+    /// So many of a thousand requests have no server.
+    without: AtomicU16,
 }
 
 /// A name that stands for servers, and what the DNS says of it.
@@ -117,7 +119,18 @@ impl Live {
             told: AtomicU64::new(0),
             came: AtomicU64::new(0),
             went: AtomicU64::new(0),
+            without: AtomicU16::new(0),
         }
+    }
+
+    /// So many of a thousand requests have no server.
+    pub(crate) fn share_without_servers(&self) -> u16 {
+        self.without.load(Relaxed)
+    }
+
+    /// So many have none from now on.
+    pub(crate) fn set_share_without_servers(&self, thousandths: u16) {
+        self.without.store(thousandths, Relaxed);
     }
 
     /// The servers that there are now.
@@ -223,6 +236,7 @@ impl Live {
         }
         let servers: Vec<ServerSpec> = if are_given { given() } else { self.all_of(&listed) };
         self.last_used.fetch_max(old.last_used.load(Relaxed), Relaxed);
+        self.set_share_without_servers(old.share_without_servers());
         self.replace(before.with(servers.clone(), listed, spec, sticky), spec);
         let mut all = std::mem::take(&mut *old.lock_predecessors());
         all.push(predecessor);

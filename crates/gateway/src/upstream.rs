@@ -99,6 +99,9 @@ pub(crate) enum UpstreamError {
     /// It was not asked, as it had no server, or none with room.
     #[error("service {service} took no request within {setting} ({} s): {why}", .after.as_secs_f32())]
     NoServer { service: String, after: Duration, setting: &'static str, why: &'static str },
+    /// Whoever gives its servers has none for a share of the requests, to which this one was drawn.
+    #[error("a share of the requests to service {service} has no server")]
+    NoShare { service: String },
     #[error("service {service} broke the protocol: {what}")]
     Protocol { service: String, what: String },
     /// RFC 8441 §3: who does not enable it gets no extended CONNECT.

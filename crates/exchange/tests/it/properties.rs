@@ -117,7 +117,11 @@ impl Player {
     fn send(&mut self, body: Option<&'static str>) -> Event<Plain> {
         self.sends += 1;
         let (moves, awaited) = (self.moves, self.awaited);
-        assert!(self.sends <= MAX_TRIES + moves + awaited, "sent {} times, {moves} moves, {awaited} awaited", self.sends);
+        assert!(
+            self.sends <= MAX_TRIES + moves + awaited,
+            "sent {} times, {moves} moves, {awaited} awaited",
+            self.sends
+        );
         assert!(self.moves <= MAX_MOVES, "moved {} times", self.moves);
         assert!(!self.must_not_send, "sent again");
         self.sent = body;

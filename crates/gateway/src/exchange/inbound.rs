@@ -104,6 +104,8 @@ pub(super) struct Inbound {
     pub(super) tried: Tried,
     /// Whether the last of them took no connection, and the next one is waited for.
     pub(super) awaits_server: bool,
+    /// Whether it was drawn which share of the requests it belongs to.
+    pub(super) has_share: bool,
     /// Since when it has met servers that take none.
     pub(super) refused_since: Option<Instant>,
     /// Whether it was given to another service.
@@ -178,6 +180,7 @@ impl Inbound {
             seat: None,
             tried: Tried::default(),
             awaits_server: false,
+            has_share: false,
             refused_since: None,
             spilled: Spilled::No,
             cookie: None,

@@ -16,24 +16,19 @@ use super::inbound::{Caller, Inbound};
 use super::site;
 use crate::compress;
 use crate::grpc;
-use crate::options::External;
 use crate::outbound::Outbound;
 use crate::problem::Failure;
 use crate::request_body::{BodyError, RequestBody};
-use crate::servers::Live;
-use crate::timing::{Layer, Moment, millis};
+use crate::timing::{Layer, Moment};
 use crate::traces::TryOutcome;
 use crate::upstream::first_byte::FirstByte;
 use crate::upstream::one_try::{Kept, Try};
 use crate::upstream::server::{self, Seat};
 use crate::upstream::silence::SilenceLimit;
 use crate::upstream::{
-    self, CameTo, Delivery, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, https, lambda, pipe, seated,
+    self, Delivery, Failed, SendError, ServiceResponse, UpstreamError, cgi, http, http2, https, lambda, pipe, seated,
 };
 use crate::worker::Upstream;
-
-/// What a client is told that finds no server with room, and the line to them full.
-const FULL_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Inbound {
     pub(super) fn open_body(&mut self) -> Event<Ours> {
@@ -150,6 +145,11 @@ impl Inbound {
         if self.service().is_none() && kept == Kept::MayBeUsed && !self.take_spilled_place() {
             self.record.end_phase(Layer::Queue);
             self.wait = None;
+            if self.has_no_share() {
+                let (error, body) =
+                    (UpstreamError::NoShare { service: self.service_name() }, upstream::BodyLeft::Whole(body));
+                return self.send_failed(Failed { error: error.into(), body, reuse: Reuse::New });
+            }
             if let Some(external) = self.full_servers() {
                 body = match Box::pin(self.wait_for_server(&external, body)).await {
                     Ok(body) => body,
@@ -232,106 +232,6 @@ impl Inbound {
         }
     }
 
-    /// Chooses the server that is asked next, of a service whose servers may change. Returns the service if it has
-    /// none, or all of them have as many requests as they may.
-    fn full_servers(&mut self) -> Option<Arc<External>> {
-        let (Upstream::External(external, _)
-        | Upstream::ExternalHttp2(external, _)
-        | Upstream::ExternalTls(external, ..)
-        | Upstream::ExternalCgi(external, ..)) = &*self.upstream
-        else {
-            return None;
-        };
-        let live = external.live()?;
-        self.seat = None; // what was asked before has nothing open of this request
-        if live.line().length() == 0 {
-            self.seat = self.seat_at(external, self.record.timeline.last());
-        }
-        self.seat.is_none().then(|| Arc::clone(external))
-    }
-
-    pub(super) fn seat_at(&self, external: &Arc<External>, now: Moment) -> Option<Seat> {
-        let (head, peer, trusted) = (&self.outbound.head, &self.client.peer, &self.client.settings.trust_forwarded);
-        let client = || trusted.client(head.headers(), peer.address());
-        Seat::choose(external, self.tried, now, head, client)
-    }
-
-    /// Waits until there is a server that has room. Gives the body back.
-    async fn wait_for_server(
-        &mut self,
-        external: &Arc<External>,
-        body: Option<Box<RequestBody>>,
-    ) -> Result<Option<Box<RequestBody>>, Box<Event<Ours>>> {
-        let Some(live) = external.live() else { return Ok(body) };
-        let (line, changes) = (live.line(), &self.worker.common.server_changes);
-        let limits = line.limits();
-        let refused = |why: String| {
-            let text = format!("{}, and {why}", waits_because(live));
-            let service = external.name().to_owned();
-            UpstreamError::Overloaded { service, text, retry_after: FULL_RETRY_AFTER }
-        };
-        let error = match line.join() {
-            None => refused(format!("queue.max ({}) requests wait already", limits.max)),
-            Some(place) => {
-                let wait = self.new_wait();
-                let look = || {
-                    let seat = self.seat_at(external, Moment::now());
-                    if seat.is_none() {
-                        changes.need(external);
-                    }
-                    seat
-                };
-                let waited = self.refused_since.map_or(Duration::ZERO, |since| since.elapsed());
-                let found = wait.within(place.wait(waited, look)).await;
-                self.record.end_phase(Layer::Queue);
-                match found {
-                    Some(Some(seat)) => {
-                        self.seat = Some(seat);
-                        return Ok(body);
-                    }
-                    Some(None) => {
-                        refused(format!("this one has waited for queue.timeout ({} s)", limits.timeout.as_secs_f32()))
-                    }
-                    None => wait.over_before(external.name(), waits_because(live)),
-                }
-            }
-        };
-        let body = upstream::BodyLeft::Whole(body);
-        Err(Box::new(self.send_failed(Failed { error: error.into(), body, reuse: Reuse::New })))
-    }
-
-    /// A request was not sent again because too many are.
-    pub(super) fn over_budget(&self) {
-        let Some(seat) = &self.seat else { return };
-        seat.refused_retry();
-        let service = self.service_name();
-        tracing::debug!(
-            request_id = self.outbound.id.as_str(),
-            trace_id = self.record.trace_id(),
-            service,
-            "not sent again: the budget of retries is used up (retry_percent, retry_per_second)"
-        );
-    }
-
-    /// Learns from what came of a try whether the server is to be asked again.
-    fn judge_server(&mut self, result: &Result<ServiceResponse, Failed>) {
-        let Some(seat) = &self.seat else { return };
-        self.awaits_server = is_refused(result) && seat.refused();
-        if self.awaits_server {
-            self.refused_since.get_or_insert_with(Instant::now);
-        } else if result.is_err() {
-            self.tried.add(seat.number()); // one that answers is asked again, as for a fresh copy of what it validated
-        }
-        match result {
-            Ok(answer) if matches!(answer.status.as_u16(), 502..=504) => seat.failed(&answer.status),
-            Ok(_) => seat.answered(),
-            // A connection that was kept, and closed just then, says nothing.
-            Err(Failed { reuse: Reuse::Kept, error: SendError::Upstream(UpstreamError::Closed { .. }), .. }) => {}
-            Err(Failed { error: SendError::Upstream(error), .. }) if seated::is_its_fault(error) => seat.failed(error),
-            Err(_) => {}
-        }
-    }
-
     /// Looks for the script of a request that was made here, whose head nobody looked at before. What else is found
     /// there is the answer.
     fn find_script(&mut self) -> Option<Event<Ours>> {
@@ -359,7 +259,7 @@ impl Inbound {
         }
     }
 
-    fn send_failed(&self, failed: Failed) -> Event<Ours> {
+    pub(super) fn send_failed(&self, failed: Failed) -> Event<Ours> {
         let Failed { mut error, body, reuse } = failed;
         // A server that was taken off the list ends because of that, not because of the request.
         if let SendError::Upstream(UpstreamError::Closed { delivery: delivery @ Delivery::Suspect, .. }) = &mut error
@@ -439,23 +339,6 @@ impl Inbound {
     }
 }
 
-/// Whether nobody took the connection.
-fn is_refused(result: &Result<ServiceResponse, Failed>) -> bool {
-    matches!(result, Err(Failed { error: SendError::Upstream(UpstreamError::Connect { came: CameTo::Nobody, .. }), .. }))
-}
-
-/// What requests wait for that have no server.
-fn waits_because(live: &Live) -> &'static str {
-    let (names, now) = (live.named(), live.now());
-    match (now.group().is_empty(), names.is_empty()) {
-        (false, _) if now.group().takes_none(millis(Moment::now())) => "none of its servers takes a connection",
-        (false, _) => "each of its servers has max_connections requests open",
-        (true, true) => "it has no server",
-        (true, false) if names.iter().any(|one| one.error.is_some()) => "it has no server, and the DNS does not answer",
-        (true, false) => "it has no server, as the DNS knows none",
-    }
-}
-
 /// Who asks, as `trust_forwarded` tells it; the port is 0 if another than the connection's is told of.
 fn client_address(outbound: &Outbound, client: &Caller) -> Option<SocketAddr> {
     let Caller { settings, peer, .. } = client;
@@ -483,6 +366,7 @@ fn error_type(error: &SendError) -> &'static str {
                 "timeout"
             }
             UpstreamError::Internal { .. } => "internal",
+            UpstreamError::NoShare { .. } => "no_share",
             UpstreamError::Function { .. } => "function",
             UpstreamError::TooLarge { .. } => "too_large",
             UpstreamError::LengthRequired { .. } => "length_required",
@@ -500,7 +384,9 @@ fn fault(error: &UpstreamError, reuse: Reuse) -> Fault {
         UpstreamError::Deadline { .. } | UpstreamError::Timeout { .. } | UpstreamError::NoServer { .. } => {
             Fault::Deadline
         }
-        UpstreamError::Internal { .. } | UpstreamError::Function { .. } => Fault::Internal,
+        UpstreamError::Internal { .. } | UpstreamError::Function { .. } | UpstreamError::NoShare { .. } => {
+            Fault::Internal
+        }
         UpstreamError::TooLarge { .. } | UpstreamError::LengthRequired { .. } => Fault::TooLarge,
     }
 }

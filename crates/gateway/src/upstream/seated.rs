@@ -22,6 +22,7 @@ pub(crate) fn is_its_fault(error: &UpstreamError) -> bool {
         | UpstreamError::Refused { .. }
         | UpstreamError::Deadline { .. }
         | UpstreamError::NoServer { .. }
+        | UpstreamError::NoShare { .. }
         | UpstreamError::Internal { .. }
         | UpstreamError::Function { .. }
         | UpstreamError::TooLarge { .. }
