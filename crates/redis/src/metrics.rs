@@ -1,7 +1,7 @@
 //! Metrics by the names of OpenTelemetry's conventions for clients of databases, for whatever exports them: this crate
 //! knows no exporter.
 //!
-//! - [`Observer`] is told of each operation when it ends ([`Config::observer`](crate::Config::observer)):
+//! - [`Observer`] is told of each operation when it begins and ends ([`Config::observer`](crate::Config::observer)):
 //!   `db.client.operation.duration`. Operations are commands, pipelines and transactions; not what a cache answers
 //!   itself, and not messages. [`Durations`] is one that keeps histograms.
 //! - [`Stats::metrics`](crate::Stats::metrics) has the rest, to be asked for at each export: connections, and what is

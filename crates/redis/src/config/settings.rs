@@ -120,7 +120,7 @@ pub struct Config {
     pub zones: Arc<HashMap<NodeAddress, Arc<str>>>,
     /// Redirects and refreshes in a cluster.
     pub cluster: ClusterConfig,
-    /// Is told of each operation when it ends: for metrics. Default: none.
+    /// Is told of each operation when it begins and ends: for metrics, traces and tests. Default: none.
     pub observer: Option<Arc<dyn Observer>>,
 }
 

@@ -33,6 +33,8 @@ const MAX_PREFETCHED: usize = 1 << 20;
 pub struct Consumer {
     shared: Arc<Shared>,
     entries: mpsc::Receiver<Result<Entry, StreamError>>,
+    /// The next entry, while the server is asked whose it is.
+    doubtful: Option<Entry>,
     stop: watch::Sender<bool>,
     /// The worker and the keeper; they end with it.
     tasks: JoinSet<()>,
@@ -74,7 +76,7 @@ impl Consumer {
         let mut tasks = JoinSet::new();
         tasks.spawn(worker::run(Arc::clone(&shared), sender, stopped));
         tasks.spawn(keeper::keep(Arc::clone(&shared)));
-        Ok(Self { shared, entries, stop, tasks })
+        Ok(Self { shared, entries, doubtful: None, stop, tasks })
     }
 
     /// The name in the group.
@@ -90,10 +92,19 @@ impl Consumer {
     /// Nothing is lost.
     pub async fn next(&mut self) -> Option<Result<Entry, StreamError>> {
         loop {
-            match self.entries.recv().await? {
-                // It waited here for so long that somebody else has it.
-                Ok(entry) if entry.is_lost() => {}
-                other => return Some(other),
+            let Some(doubtful) = &self.doubtful else {
+                match self.entries.recv().await? {
+                    // It waited here for so long that somebody else may have it, and have handled it.
+                    Ok(entry) if !entry.is_held() => self.doubtful = Some(entry),
+                    other => return Some(other),
+                }
+                continue;
+            };
+            let kept = self.shared.keep(std::slice::from_ref(doubtful.id()), self.shared.config.claim_after).await;
+            match self.doubtful.take() {
+                Some(entry) if kept.is_ok() && entry.is_held() => return Some(Ok(entry)),
+                // It is pending still, and comes again.
+                _ => {}
             }
         }
     }
@@ -113,6 +124,7 @@ impl Consumer {
     pub async fn close(mut self, patience: Duration) -> bool {
         let since = Instant::now();
         self.stopper().stop();
+        self.doubtful = None;
         self.entries.close();
         while self.entries.recv().await.is_some() {}
         let Shared { client, config, consumer, scripts, room, .. } = &*self.shared;

@@ -67,11 +67,6 @@ impl Entry {
         self.claim.is_good(Instant::now())
     }
 
-    /// Whether somebody else has it for certain.
-    pub(super) fn is_lost(&self) -> bool {
-        self.claim.is_lost()
-    }
-
     /// Acknowledges it: it is delivered to nobody of this group any more. Answers whether it was pending still: if not,
     /// somebody else has acknowledged it as well, or the reply to the acknowledgement was lost and it was repeated.
     ///

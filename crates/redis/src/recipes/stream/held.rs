@@ -62,12 +62,7 @@ impl HeldEntries {
 impl Claim {
     /// Whether it is certainly the consumer's, at `now`.
     pub(super) fn is_good(&self, now: Instant) -> bool {
-        !self.is_lost() && now < *self.until.lock()
-    }
-
-    /// Whether the server said that it is not the consumer's any more.
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Relaxed)
+        !self.is_lost.load(Ordering::Relaxed) && now < *self.until.lock()
     }
 
     fn lose(&self) {

@@ -1,9 +1,7 @@
 //! Keeps entries that are held from being idle.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use bytes::Bytes;
+use std::time::Duration;
 
 use super::shared::Shared;
 use crate::error::Error;
@@ -34,10 +32,7 @@ pub(super) async fn keep(shared: Arc<Shared>) {
 
 async fn keep_all(shared: &Shared, timeout: Duration) -> Result<(), Error> {
     for ids in shared.held.ids().chunks(MAX_IDS) {
-        let since = Instant::now();
-        let call = shared.scripts.keep.run::<Vec<Bytes>>(&shared.client).key(&shared.config.stream);
-        let gone = call.arg([&shared.config.group, &shared.consumer]).arg(ids).timeout(timeout).await?;
-        shared.held.note(ids, &gone, since + shared.config.claim_after);
+        shared.keep(ids, timeout).await?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What a consumer and its entries share.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
@@ -24,6 +25,15 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Keeps those of these entries that are this consumer's still, and notes which are not.
+    pub(super) async fn keep(&self, ids: &[Bytes], timeout: Duration) -> Result<(), Error> {
+        let since = Instant::now();
+        let call = self.scripts.keep.run::<Vec<Bytes>>(&self.client).key(&self.config.stream);
+        let gone = call.arg([&self.config.group, &self.consumer]).arg(ids).timeout(timeout).await?;
+        self.held.note(ids, &gone, since + self.config.claim_after);
+        Ok(())
+    }
+
     /// Makes an entry a dead letter. Whether it was this consumer's still.
     pub(super) async fn bury(&self, id: &Bytes) -> Result<bool, Error> {
         let Some(dead) = &self.config.dead_letters else {

@@ -97,7 +97,8 @@ impl Worker {
         let read = client.xreadgroup_with(&config.group, consumer, streams, options).await?;
         let entries = read.into_iter().flatten().flat_map(|(_, entries)| entries);
         let delivered = entries.map(|StreamEntry { id, fields }| Delivered { id, fields, deliveries: 1 });
-        self.give(delivered.collect(), Instant::now(), room).await;
+        // When it was delivered, only the server knows: not before it was asked.
+        self.give(delivered.collect(), now, room).await;
         Ok(())
     }
 

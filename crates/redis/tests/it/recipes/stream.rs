@@ -109,6 +109,20 @@ async fn who_lost_an_entry_is_told() {
     assert_eq!(pending(&client).await, 0);
 }
 
+/// A process that was paused gives out nothing that somebody else has handled meanwhile.
+#[tokio::test]
+async fn what_waited_for_too_long_is_asked_for_before_it_is_given_out() {
+    let (server, client) = start(Server::builder()).await;
+    add(&client, 1).await;
+    let mut consumer = Consumer::open(&client, config()).await.unwrap();
+    until(|| async { pending(&client).await == 1 }).await;
+    // Nothing of this runtime runs: as a process that is stopped.
+    std::thread::sleep(config().claim_after * 3 / 2);
+    server.command(&["XCLAIM", "s", "g", "thief", "0", "1-0"]).unwrap();
+    let entry = next(&mut consumer).await;
+    assert_eq!(entry.deliveries(), 3, "only when it was claimed back");
+}
+
 #[tokio::test]
 async fn too_many_deliveries_make_a_dead_letter() {
     let (_server, client) = start(Server::builder()).await;

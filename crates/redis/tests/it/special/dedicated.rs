@@ -173,3 +173,16 @@ async fn in_a_cluster_it_is_one_nodes() {
     assert!(matches!(client.dedicated_on(Route::AllNodes).await.unwrap_err().kind(), ErrorKind::Misuse(_)));
     assert!(client.dedicated().await.is_ok());
 }
+
+#[tokio::test]
+async fn connections_are_spared_if_that_is_wanted() {
+    let (server, _) = standalone();
+    let client = Client::connect(&format!("{}?no_evict=true", server.url())).await.unwrap();
+    let is_spared = |info: String| info.split(' ').any(|field| field.starts_with("flags=") && field.contains('e'));
+    assert!(is_spared(client.run(Command::raw("CLIENT INFO")).on(Route::Any).await.unwrap()));
+    let mut connection = client.dedicated().await.unwrap();
+    run(&mut connection, &["SELECT", "1"]).await;
+    drop(connection);
+    let mut connection = client.dedicated().await.unwrap();
+    assert!(is_spared(connection.run(Command::raw("CLIENT INFO")).await.unwrap()), "after RESET, too");
+}
