@@ -36,7 +36,8 @@ fn main() -> ExitCode {
         return code;
     }
     let count = |at: usize, default| std::env::args().filter_map(|word| word.parse().ok()).nth(at).unwrap_or(default);
-    let (routes, all, changes) = (count(0, 1000), count(1, 5000), count(2, 50));
+    let (routes, all) = (count(0, 1000), count(1, 5000));
+    let changes = u32::try_from(count(2, 50)).unwrap_or(u32::MAX);
     let folder = std::env::temp_dir().join(format!("pilotlight-change-{}", std::process::id()));
     let idle = folder.join("idle.sock");
     fs::create_dir_all(&folder).expect("a folder for the socket");
