@@ -6,6 +6,9 @@ use pilotlight_testkit::Server;
 use crate::spare::Kind;
 
 #[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/blocking.rs"]
+mod blocking;
+#[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/caching.rs"]
 mod caching;
 #[expect(dead_code, reason = "its main is for those who run it")]
@@ -23,6 +26,9 @@ mod pubsub;
 #[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/quickstart.rs"]
 mod quickstart;
+#[expect(dead_code, reason = "its main is for those who run it")]
+#[path = "../../examples/structs.rs"]
+mod structs;
 #[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/transaction.rs"]
 mod transaction;
@@ -48,6 +54,18 @@ async fn cluster() {
     cluster::run(&url).await.unwrap();
     let (node, _) = bed.node_for_key("user:1").unwrap();
     assert_eq!(node.server().command(&["GET", "{user:1}:visits"]).unwrap().integer(), Some(2));
+}
+
+#[tokio::test]
+async fn structs() {
+    let server = server().await;
+    let user = structs::run(&server.url()).await.unwrap().unwrap();
+    assert!(format!("{user:?}").contains("visits: 1, status: Gone"), "{user:?}");
+}
+
+#[test]
+fn blocking() {
+    assert!(blocking::run(&Server::start().unwrap().url()).unwrap() >= 100);
 }
 
 #[tokio::test]
