@@ -84,6 +84,7 @@ async fn dedicated_connections_outlive_a_lost_server_connection() {
     let (server, client) = client().await;
     let pool = bb8::Pool::builder().max_size(1).build(DedicatedManager::new(client)).await.unwrap();
     pool.get().await.unwrap().set("k", "v").await.unwrap();
-    tokio::task::spawn_blocking(move || server.client_kill_all().map(|_| server)).await.unwrap().unwrap();
+    let kill = move || server.client_kill_all().map(|_| server);
+    let _server = tokio::task::spawn_blocking(kill).await.unwrap().unwrap();
     assert_eq!(pool.get().await.unwrap().get("k").read_as::<String>().await.unwrap(), "v");
 }
