@@ -29,11 +29,8 @@ use crate::proto::slot::Slot;
 /// ```
 /// use pilotlight_redis::{Command, Slot};
 ///
-/// let command = Command::raw("JSON.SET").arg("user:1").arg("$").arg(r#"{"name":"Ada"}"#);
-/// assert_eq!(command.arguments().len(), 3);
-///
-/// let known = Command::raw("GET").arg("{user:1}:name");
-/// assert_eq!(known.slot(), Some(Slot::of(b"user:1")));
+/// let command = Command::raw("MEMORY").args(["USAGE", "{user:1}:name"]);
+/// assert_eq!(command.slot(), Some(Slot::of(b"user:1")));
 /// ```
 #[derive(Clone)]
 pub struct Command<'a> {
