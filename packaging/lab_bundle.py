@@ -5,6 +5,7 @@ are built, the SDKs, and a script that builds what other languages the machine h
     packaging/lab_bundle.py --bin-dir target/release    target/dist/pilotlight-lab-VERSION-ARCH.tar.gz
 """
 
+import gzip
 import shutil
 import tempfile
 from pathlib import Path
@@ -60,11 +61,12 @@ def main():
         for program in PROGRAMS:
             if not (options.bin_dir / program).exists():
                 project.die(f"no {program} in {options.bin_dir}: build it, or name a folder with --bin-dir")
-            shutil.copy2(options.bin_dir / program, folder / "bin" / program)
+            run("objcopy", "--strip-all", options.bin_dir / program, folder / "bin" / program)
         for path in [*sources(), *built()]:
             copy(path, folder)
         shutil.copy2(ROOT / "lab" / "bundle.md", folder / "README.md")
-        data = archives.gz(archives.tar(archives.tree(folder), project.epoch(), f"{name}/"))
+        packed = archives.tar(archives.tree(folder), project.epoch(), f"{name}/")
+        data = gzip.compress(packed, 6, mtime=0)  # programs hardly shrink further
     written = options.out / f"{name}.tar.gz"
     written.write_bytes(data)
     print(f"{written}: {len(data) / 1e6:.1f} MB")

@@ -99,7 +99,7 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
     #[command(after_help = "Examples, in a checkout:
   lab/peers/rest/build.sh haskell                    what is compared
   pilotlight lab study --quick                       does everything work? two published pairs, on a hit; half a minute
-  pilotlight lab study                               all of it, on a hit and on a miss; half an hour
+  pilotlight lab study                               all of it, on a hit and on a miss; a quarter of an hour
   pilotlight lab study --groups rts                  the options of the runtime")]
     Study(Common),
     /// HTTP and the pipe, warm and cold, beside other gateways: times, memory, CPU time

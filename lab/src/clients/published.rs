@@ -4,8 +4,8 @@
 use crate::experiment::Group;
 use crate::experiment::model::{Metric, Published};
 
-const CLIENT: &str = "hask-redis-mux, GHC 9.8";
-const MACHINE: &str = "i7-12700K, 12 cores, WSL 2, February 2026; the best of three runs of 10 s";
+const CLIENT: &str = "hask-redis-mux, GHC 9.8, best of three runs";
+const MACHINE: &str = "i7-12700K, 12 cores, WSL 2, February 2026";
 const PER_SECOND: [(&str, f64); 3] =
     [("published-get", 238_867.0), ("published-set", 204_260.0), ("published-mixed", 223_009.0)];
 

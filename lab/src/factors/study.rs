@@ -19,7 +19,7 @@ use parts::{Member, PARTS, Part};
 
 const PROGRAM: &str = "haskell-warp";
 const BUILD: &str = "lab/peers/rest/build.sh haskell";
-const MACHINE: &str = "i7-12700K, 12 cores, WSL 2, GHC 9.8, autocannon, February 2026";
+const MACHINE: &str = "i7-12700K, 12 cores, WSL 2, GHC 9.8, February 2026";
 
 /// The experiment.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use super::redis::Topology;
 use crate::experiment::model::{Metric, Published};
 
 /// What stands wherever these figures do.
-const MACHINE: &str = "i7-12700K, 12 cores, WSL 2, its own disk, autocannon, February 2026";
+const MACHINE: &str = "i7-12700K, 12 cores, WSL 2, February 2026";
 
 const NET: &str = ".NET 8, Kestrel, StackExchange.Redis";
 const HASKELL: &str = "Haskell, Scotty, GHC 9.8, RTS options tuned";
