@@ -322,6 +322,10 @@ for_test() {
     say "installing redis-py and ioredis into target/tunnel-clients, for the tests of the tunnel"
     scripts/tunnel-clients.sh target/tunnel-clients || die "they could not be installed (see above)"
   fi
+  if [ ! target/redis-servers/installed -nt scripts/redis-servers.sh ] && [ ! -e target/redis-servers/none-here ]; then
+    say "installing Redis 8 with modules and Valkey 9 into target/redis-servers, for the tests of the Redis client"
+    scripts/redis-servers.sh target/redis-servers || die "they could not be installed (see above)"
+  fi
   if [ ! target/lambda/installed -nt scripts/lambda-clients.sh ]; then
     say "installing runtime clients of AWS Lambda into target/lambda, for the tests of functions; this takes some minutes, once"
     scripts/lambda-clients.sh target/lambda || die "they could not be installed (see above)"

