@@ -8,10 +8,13 @@ generate.py --check   says which of them are not what it would write; exit code 
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import methods
 import specs
+import syntax
+from modules import MODULES
 from patches import PATCHES
 
 CRATE = Path(__file__).resolve().parent.parent
@@ -84,24 +87,57 @@ def main():
 
 def load():
     """All commands by name, the supplement's included, patched."""
-    commands = {}
-    for file in ("valkey.json", "supplement.json"):
-        commands.update(json.loads((CRATE / "data" / "commands" / file).read_text()))
+    data = CRATE / "data" / "commands"
+    commands = json.loads((data / "valkey.json").read_text())
+    for entry in commands.values():
+        name_server(entry)
+    commands.update(json.loads((data / "supplement.json").read_text()))
     for name, patch in PATCHES.items():
         patch(commands[name])
+    for name, entry in tomllib.loads((data / "modules.toml").read_text()).items():
+        commands[name] = described(name, entry)
     return commands
+
+
+def name_server(entry):
+    """Says of what is newer than the last version that both servers share whose version that is."""
+    if int(entry.get("since", "1").split(".")[0]) >= 8:
+        entry["since"] = f"Valkey {entry['since']}"
+    for argument in entry.get("arguments", []):
+        name_server(argument)
+
+
+def described(name, entry):
+    """A command of data/commands/modules.toml in the form of the servers' files."""
+    arguments = syntax.arguments_of(entry["syntax"])
+    module = next(module for module in MODULES if module.has(name))
+    least = len(name.split()) + syntax.least(arguments)
+    return {
+        "keys": ["index(0, 0, 1, 0)"],
+        **entry,
+        "group": module.group,
+        "needs": entry["since"] if module.group == "vector_set" else module.needs,
+        "command_flags": entry["flags"].upper().split(),
+        "arity": least if syntax.is_fixed(arguments) else -least,
+        "arguments": arguments,
+    }
 
 
 def render(commands):
     typed = {name: entry for name, entry in commands.items() if methods.is_typed(name, commands)}
+    groups = {module.group for module in MODULES}
+    core = {name: entry for name, entry in typed.items() if entry["group"] not in groups}
     outputs = {
         SOURCES / "spec.rs": specs.write(commands),
-        SOURCES / "typed.rs": methods.trait(typed, TRAIT_HEAD),
+        SOURCES / "typed.rs": methods.trait(core, TRAIT_HEAD),
         SOURCES / "words.rs": methods.words(WORDS_HEAD),
     }
+    for module in MODULES:
+        own = {name: entry for name, entry in typed.items() if entry["group"] == module.group}
+        outputs[SOURCES / "modules" / f"{module.group}.rs"] = methods.module(own, module)
     groups = []
-    for group in sorted({entry["group"] for entry in typed.values()}):
-        text = methods.options(typed, group, OPTIONS_HEAD)
+    for group in sorted({entry["group"] for entry in core.values()}):
+        text = methods.options(core, group, OPTIONS_HEAD)
         if text:
             groups.append(group)
             outputs[SOURCES / "options" / f"{group}.rs"] = text

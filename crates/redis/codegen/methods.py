@@ -35,12 +35,12 @@ class Typed:
         self.name, self.command = name, command
         self.method = method_name(name)
         self.model = Model(name, command.get("arguments", []))
-        self.replies = SPECIAL.get(name) or self.default_replies()
+        self.replies = command.get("replies") or SPECIAL.get(name) or self.default_replies()
         self.methods = [Method(self, suffix, reply) for suffix, reply in self.replies.items()]
         self.taken = {way.name for method in self.methods for way in method.given}
 
     def default_replies(self):
-        reply = reply_of(self.name, self.command.get("reply_schema"))
+        reply = self.command.get("reply") or reply_of(self.name, self.command.get("reply_schema"))
         ways = self.model.ways()
         if not ways:
             return {"": reply}
@@ -51,7 +51,8 @@ class Typed:
     def words(self):
         """The parameter of the only optional argument, if that is a choice among words."""
         groups = [element for element in self.model.sequence if isinstance(element, Options)]
-        return groups[0].words if len(groups) == 1 and self.name not in SPECIAL else None
+        special = "replies" in self.command or self.name in SPECIAL
+        return groups[0].words if len(groups) == 1 and not special else None
 
     def builder(self):
         """The type of its options, if any method takes them."""
@@ -163,30 +164,64 @@ def trait(commands, head):
         if typed.command["group"] != group:
             group = typed.command["group"]
             parts.append(f"    // {group.replace('_', ' ').capitalize()}.\n")
-        for method in typed.methods:
-            parts.append(
-                f"{method.docs()}\n    fn {method.name()}({method.parameters()}) -> Self::Out<{method.reply}> {{\n"
-                f"        {method.body()}\n    }}\n"
-            )
+        parts += functions(typed)
     return "\n".join(parts) + "}\n"
+
+
+def functions(typed):
+    return [
+        f"{method.docs()}\n    fn {method.name()}({method.parameters()}) -> Self::Out<{method.reply}> {{\n"
+        f"        {method.body()}\n    }}\n"
+        for method in typed.methods
+    ]
+
+
+MODULE_HEAD = """\
+//! {what}: typed methods and their options.
+
+{imports}
+
+{doc}
+pub trait {trait}<'a>: Commands<'a> {{
+"""
+
+
+def module(commands, module):
+    """The trait of a module's commands, which all have that have the other commands, and the types of their options."""
+    body = "\n".join(text for name in sorted(commands) for text in functions(Typed(name, commands[name])))
+    types = option_types(commands)
+    text = body + types
+    imports = []
+    if "HashMap<" in text:
+        imports.append("use std::collections::HashMap;\n\n")
+    if re.search(r"\bBytes\b", text):
+        imports.append("use bytes::Bytes;\n\n")
+    replies = [name for name in REPLY_TYPES if re.search(rf"\b{name}\b", text)]
+    imports.append(f"use super::replies::{{{', '.join(replies)}}};\n" if replies else "")
+    if "Choices" in text:
+        imports.append("use crate::commands::choices::Choices;\n")
+    imports.append("use crate::commands::{Commands, spec};\n")
+    words = sorted({enum for enum, _ in ENUMS.values() if re.search(rf"\b{enum}\b", text)})
+    imports.append(f"use crate::commands::words::{{{', '.join(words)}}};\n" if words else "")
+    kinds = [kind for kind in ("Arg", "Args", "Pairs", "Triples") if f"{kind}<" in text]
+    kinds += [kind for kind in NUMBER_TYPES if f"<{kind}>" in text]
+    imports.append(f"use crate::command::{{{', '.join([*kinds, 'Command'])}}};\n")
+    shared = [name for name in ("Facts", "Value") if re.search(rf"\b{name}\b", text)]
+    imports.append(f"use crate::reply::{{{', '.join(shared)}}};\n" if shared else "")
+    about = doc(f"{module.what}. The server needs {module.needs}.")
+    head = MODULE_HEAD.format(what=module.what, trait=module.trait, imports="".join(imports), doc=about)
+    every = f"impl<'a, T: Commands<'a>> {module.trait}<'a> for T {{}}\n"
+    return f"{head}{body}}}\n\n{every}\n{types}"
+
+
+REPLY_TYPES = ("Aggregated", "Found", "Sample", "Series", "Similar")
 
 
 def options(commands, group, head):
     """The option types of one group of commands; nothing if it has none."""
-    parts = []
-    for name in sorted(commands):
-        if commands[name]["group"] != group:
-            continue
-        typed = Typed(name, commands[name])
-        for kind, ways in typed.model.selectors.items():
-            owner, what = next((known[0], text) for known, (other, text) in SELECTORS.items() if other == kind)
-            if name == owner:
-                parts.append(builder(kind, what, ways, constructors=True))
-        if typed.builder():
-            parts.append(builder(typed.builder(), f"Options of `{name}`.", typed.options()))
-    if not parts:
+    text = option_types({name: command for name, command in commands.items() if command["group"] == group})
+    if not text:
         return None
-    text = "\n".join(parts)
     enums = sorted({enum for enum, _ in ENUMS.values() if re.search(rf"\b{enum}\b", text)})
     kinds = [kind for kind in ("Arg", "Args") if f"{kind}<" in text]
     kinds += [kind for kind in NUMBER_TYPES if f"<{kind}>" in text]
@@ -194,6 +229,19 @@ def options(commands, group, head):
     imports += ["use crate::commands::choices::Choices;"]
     imports += [f"use crate::commands::words::{{{', '.join(enums)}}};"] if enums else []
     return head.format(group=group.replace("_", " ")) + "\n".join(imports) + "\n\n" + text
+
+
+def option_types(commands):
+    parts = []
+    for name in sorted(commands):
+        typed = Typed(name, commands[name])
+        for kind, ways in typed.model.selectors.items():
+            owner, what = next((known[0], text) for known, (other, text) in SELECTORS.items() if other == kind)
+            if name == owner:
+                parts.append(builder(kind, what, ways, constructors=True))
+        if typed.builder():
+            parts.append(builder(typed.builder(), f"Options of `{name}`.", typed.options()))
+    return "\n".join(parts)
 
 
 def builder(kind, what, ways, constructors=False):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tables import ENUMS, NAMES, NUMBERS, PARAMETERS, SELECTORS
 
-KEYWORDS = {"type", "match", "where", "move", "async", "in", "for", "ref", "loop", "use"}
+KEYWORDS = {"as", "type", "match", "where", "move", "async", "in", "for", "ref", "loop", "use"}
 
 
 @dataclass
@@ -58,6 +58,8 @@ def snake(name):
 
 def option_name(argument):
     """An option is called by its word, unless that is a keyword of Rust."""
+    if "method" in argument:
+        return argument["method"]
     token = argument.get("token", "").lower()
     if token in NAMES and token != "type":
         return NAMES[token]
@@ -82,6 +84,13 @@ def is_word(argument):
 def is_words(argument):
     """Whether it is a choice among words alone."""
     return argument["type"] == "oneof" and all(is_word(choice) for choice in argument["arguments"])
+
+
+def is_list(argument):
+    """Whether it is an option that takes a list: of values after their number, or of pairs."""
+    is_pairs = argument["type"] == "block" and len(argument["arguments"]) == 2
+    is_many = argument.get("multiple") and not argument.get("multiple_token")
+    return "counted" in argument or "token" in argument and is_pairs and is_many
 
 
 def words_of(argument):
@@ -147,6 +156,9 @@ class Model:
     def required(self, argument):
         if "token" in argument:
             yield Piece("arg", f'"{argument["token"]}"')
+        if "counted" in argument:
+            yield self.counted(argument)
+            return
         if is_word(argument):
             return
         parts = argument.get("arguments", [])
@@ -215,6 +227,8 @@ class Model:
         return self.slots - 1
 
     def ways_of(self, argument):
+        if is_list(argument):
+            return [self.single(argument)]
         if argument.get("multiple") and argument["type"] in ("oneof", "block"):
             return self.repeated(argument)
         if argument["type"] == "oneof" and not (is_words(argument) and "token" in argument):
@@ -235,14 +249,19 @@ class Model:
         return way
 
     def fill(self, way, slot, argument, many=False):
+        call = "args" if many else "arg"
         if is_words(argument):
             parameter = Parameter(snake(argument["name"]), enum_of(argument))
+        elif argument["type"] == "block":
+            call = {"items": "counted_pairs", "words": "counted_words"}.get(argument.get("counted"), "pairs")
+            parameter = Parameter("pairs", "pairs")
         elif many:
+            call = "counted" if "counted" in argument else call
             parameter = Parameter(plural(argument["name"]), "args")
         else:
             parameter = Parameter(snake(argument["name"]), self.type_of(argument))
         way.parameters.append(parameter)
-        way.pieces.append((slot, Piece("args" if many else "arg", value_of(parameter))))
+        way.pieces.append((slot, Piece(call, value_of(parameter))))
 
     def choice(self, argument):
         first = self.slots
@@ -267,8 +286,10 @@ class Model:
         heads = needed[0]["arguments"] if is_words(needed[0]) else [None]
         mains, refinements = [], []
         token = argument.get("token")
+        method = argument.get("method")
         for head in heads:
-            name = token or (head or needed[0]).get("token") or (needed[0]["name"] if len(needed) == 1 else argument["name"])
+            plain = needed[0]["name"] if len(needed) == 1 else argument["name"]
+            name = method or token or (head or needed[0]).get("token") or plain
             rest = [syntax_of(part) for part in needed[1 if head else 0 :]]
             syntax = " ".join([word for word in (token, head and head["token"]) if word] + rest)
             mains.append(Way(snake(name), syntax, argument.get("since", "")))
@@ -291,7 +312,7 @@ class Model:
         return mains + refinements
 
     def part(self, mains, slot, part):
-        if part["type"] == "block":
+        if part["type"] == "block" and not part.get("multiple"):
             if "token" in part:
                 self.everywhere(mains, slot, f'"{part["token"]}"')
             for inner in part["arguments"]:
@@ -335,12 +356,14 @@ def ranges(slots):
 def syntax_of(argument):
     """The words of an option as documentation writes them."""
     parts = [argument["token"]] if "token" in argument else []
+    parts += ["number"] if "counted" in argument else []
     if argument["type"] == "oneof":
         parts.append(" | ".join(syntax_of(choice) for choice in argument["arguments"]))
     elif argument["type"] == "block":
         for part in argument["arguments"]:
             inner = syntax_of(part)
             parts.append(f"[{inner}]" if part.get("optional") else inner)
+        parts += ["…"] if argument.get("multiple") else []
     elif argument["type"] != "pure-token":
         parts.append(argument["name"] + (" …" if argument.get("multiple") else ""))
     return " ".join(parts)

@@ -1,5 +1,7 @@
 """Writes `commands/spec.rs`: the table of command specifications."""
 
+import re
+
 from tables import BLOCKING, CONNECTION_STATE, HARMLESS, KEYS, MOVABLE_KEYS, RUNS_CODE, WHILE_BUSY
 
 FLAGS = ("READONLY", "WRITE", "BLOCKING", "CONNECTION_STATE", "ADMIN", "MOVABLE_KEYS", "WHILE_BUSY", "RUNS_CODE")
@@ -16,7 +18,7 @@ use crate::command::{Blocking, Flags, KeySpec, RequestPolicy, ResponsePolicy};
 
 
 def constant(name):
-    return name.replace(" ", "_").replace("-", "_")
+    return re.sub("[^A-Z0-9]+", "_", name)
 
 
 def preamble(name):
@@ -26,6 +28,8 @@ def preamble(name):
 def key_specs(name, command):
     if name in KEYS:
         return KEYS[name]
+    if "keys" in command:
+        return command["keys"]
     words = len(name.split())
     return [key_spec(spec["begin_search"], spec["find_keys"], words) for spec in command.get("key_specs", [])]
 
@@ -96,11 +100,19 @@ def write(commands):
     return "\n".join([HEAD, *constants, "", *rows, table])
 
 
+def needs(command):
+    """What a server has to be, or to have, for the command."""
+    since = command["since"]
+    both = re.fullmatch(r"(\S+) \((Valkey \S+)\)", since)
+    server = since if " " in since else f"Redis {since}"
+    return command.get("needs") or (f"Redis {both[1]} or {both[2]}" if both else server)
+
+
 def row(name, command, subcommands, groups):
     keys = tuple(key_specs(name, command) or keys_of_container(subcommands))
     flags = [flag for flag in FLAGS if flag in flags_of(name, command, subcommands)]
     request, response = policies(command)
-    parts = [f'command("{name}", b"{preamble(name)}", {len(name.split())}, {command["arity"]})']
+    parts = [f'command("{name}", b"{preamble(name)}", {len(name.split())}, {command["arity"]}, "{needs(command)}")']
     if flags:
         first, *rest = (f"Flags::{flag}" for flag in flags)
         parts.append(f".flags({first}{''.join(f'.and({flag})' for flag in rest)})")

@@ -2,6 +2,7 @@
 
 # Commands that change what their connection is; they have APIs of their own or none, and must not run on a shared one.
 CONNECTION_STATE = {
+    "CLIENT IMPORT-SOURCE",
     "ASKING", "AUTH", "CLIENT CACHING", "CLIENT CAPA", "CLIENT NO-EVICT", "CLIENT NO-TOUCH", "CLIENT REPLY", "CLIENT SETINFO",
     "CLIENT SETNAME", "CLIENT TRACKING", "DISCARD", "EXEC", "HELLO", "MONITOR", "MULTI", "PSUBSCRIBE", "PSYNC", "PUNSUBSCRIBE",
     "QUIT", "READONLY", "READWRITE", "REPLCONF", "RESET", "SCRIPT DEBUG", "SELECT", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE",
@@ -16,6 +17,7 @@ RUNS_CODE = {"EVAL", "EVALSHA", "EVALSHA_RO", "EVAL_RO", "FCALL", "FCALL_RO"}
 
 # Not for applications: no typed method. `HELP` subcommands have none either, their reply is for people.
 INTERNAL = {
+    "CLUSTER SYNCSLOTS",
     "DEBUG", "PFDEBUG", "PFSELFTEST", "RESTORE-ASKING", "SENTINEL CONFIG", "SENTINEL DEBUG", "SENTINEL IS-MASTER-DOWN-BY-ADDR",
     "SENTINEL IS-PRIMARY-DOWN-BY-ADDR", "SENTINEL SIMULATE-FAILURE",
 }  # fmt: skip
@@ -24,10 +26,12 @@ INTERNAL = {
 HARMLESS = {
     "ACL CAT", "ACL DRYRUN", "ACL GENPASS", "ACL GETUSER", "ACL LIST", "ACL USERS", "ACL WHOAMI", "CLIENT GETNAME",
     "CLIENT GETREDIR", "CLIENT ID", "CLIENT INFO", "CLIENT LIST", "CLIENT TRACKINGINFO", "CLUSTER COUNT-FAILURE-REPORTS",
-    "CLUSTER COUNTKEYSINSLOT", "CLUSTER GETKEYSINSLOT", "CLUSTER INFO", "CLUSTER KEYSLOT", "CLUSTER LINKS", "CLUSTER MYID",
+    "CLUSTER COUNTKEYSINSLOT", "CLUSTER GETKEYSINSLOT",
+    "CLUSTER GETSLOTMIGRATIONS", "CLUSTER INFO", "CLUSTER KEYSLOT", "CLUSTER LINKS", "CLUSTER MYID",
     "CLUSTER MYSHARDID", "CLUSTER NODES", "CLUSTER REPLICAS", "CLUSTER SHARDS", "CLUSTER SLAVES", "CLUSTER SLOT-STATS",
     "CLUSTER SLOTS", "COMMAND", "COMMAND COUNT", "COMMAND DOCS", "COMMAND GETKEYS", "COMMAND GETKEYSANDFLAGS", "COMMAND INFO",
-    "COMMAND LIST", "CONFIG GET", "ECHO", "FUNCTION DUMP", "FUNCTION LIST", "FUNCTION STATS", "INFO", "LASTSAVE",
+    "COMMAND LIST", "COMMANDLOG GET", "COMMANDLOG LEN",
+    "CONFIG GET", "ECHO", "FUNCTION DUMP", "FUNCTION LIST", "FUNCTION STATS", "INFO", "LASTSAVE",
     "LATENCY DOCTOR", "LATENCY GRAPH", "LATENCY HISTOGRAM", "LATENCY HISTORY", "LATENCY LATEST", "MEMORY DOCTOR",
     "MEMORY MALLOC-STATS", "MEMORY STATS", "MODULE LIST", "PING", "PUBSUB CHANNELS", "PUBSUB NUMPAT", "PUBSUB NUMSUB",
     "PUBSUB SHARDCHANNELS", "PUBSUB SHARDNUMSUB", "ROLE", "SCRIPT EXISTS", "SCRIPT SHOW", "SENTINEL CKQUORUM",
@@ -72,7 +76,7 @@ ENUMS = {
     ("MIN", "MAX"): ("Extreme", "The members with the lowest or the highest scores."),
     ("BEFORE", "AFTER"): ("Place", "On which side of the pivot."),
     ("m", "km", "ft", "mi"): ("GeoUnit", "A unit of length."),
-    ("AND", "OR", "XOR", "NOT"): ("BitOperation", "An operation on all bits."),
+    ("AND", "OR", "XOR", "NOT", "DIFF", "DIFF1", "ANDOR", "ONE"): ("BitOperation", "An operation on all bits."),
     ("BYTE", "BIT"): ("BitUnit", "What positions count."),
     ("NX", "XX", "GT", "LT"): ("ExpireCondition", "When a time to live is set."),
     ("ASYNC", "SYNC"): ("FlushMode", "Whether memory is freed in the background."),
@@ -87,20 +91,32 @@ ENUMS = {
     ("WRAP", "SAT", "FAIL"): ("Overflow", "What happens when a bit field overflows."),
     ("SUM", "MIN", "MAX"): ("Aggregate", "How scores of one member are combined."),
     ("KEEPREF", "DELREF", "ACKED"): ("ReferencePolicy", "What becomes of references to a deleted stream entry."),
+    ("HASH", "JSON"): ("IndexOn", "What an index is of."),
+    ("SEARCH", "AGGREGATE"): ("QueryKind", "What command a query is of."),
+    ("COMPRESSED", "UNCOMPRESSED"): ("SeriesEncoding", "How samples are kept."),
+    ("SLOW", "LARGE-REQUEST", "LARGE-REPLY"): ("CommandLog", "Why a command is logged: its time, size, or reply's size."),
     ("normal", "master", "primary", "slave", "replica", "pubsub"): ("ClientType", "A kind of connection."),
 }
-VARIANT_NAMES = {"m": "Metres", "km": "Kilometres", "ft": "Feet", "mi": "Miles"}
+VARIANT_NAMES = {
+    "LARGE-REQUEST": "LargeRequest", "LARGE-REPLY": "LargeReply",
+    "m": "Metres", "km": "Kilometres", "ft": "Feet", "mi": "Miles",
+}  # fmt: skip
 
 # Choices of which one must be made and that are more than a word: the type, and what it is.
 SELECTORS = {
     ("GEOSEARCH", "from"): ("GeoOrigin", "The centre of a search."),
     ("GEOSEARCH", "by"): ("GeoArea", "The area of a search."),
     ("CLUSTER SETSLOT", "subcommand"): ("SlotState", "What becomes of a slot."),
+    ("VADD", "vector"): ("Vector", "A vector: its numbers, or their bytes (little-endian, four each)."),
+    ("VSIM", "query"): ("VectorQuery", "What is searched: an element, or a vector."),
     ("CLUSTER SLOT-STATS", "filter"): ("SlotStatsFilter", "Which slots to report."),
 }
 SELECTORS[("GEOSEARCHSTORE", "from")] = SELECTORS[("GEOSEARCH", "from")]
 SELECTORS[("GEOSEARCHSTORE", "by")] = SELECTORS[("GEOSEARCH", "by")]
-SELECTOR_METHODS = {"fromlonlat": "lonlat", "frommember": "member", "byradius": "radius", "bybox": "rectangle"}
+SELECTOR_METHODS = {
+    "ele": "element",
+    "fromlonlat": "lonlat", "frommember": "member", "byradius": "radius", "bybox": "rectangle",
+}  # fmt: skip
 
 # Types of numbers, by the files' type and what the name contains: the first that fits.
 NUMBERS = {
@@ -117,6 +133,7 @@ PARAMETERS = {
     "cursor": "u64", "min-idle-time": "IdleMilliseconds", "port": "u16", "cluster-bus-port": "u16", "slot": "u16",
     ("ZINCRBY", "increment"): "Number", ("XCLAIM", "ms"): "IdleMilliseconds",
     ("REPLICAOF", "port"): "arg", ("SLAVEOF", "port"): "arg",
+    ("CLUSTERSCAN", "cursor"): "arg",
     **{(command, bound): "arg" for bound in ("min", "max")
        for command in ("ZCOUNT", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZREMRANGEBYSCORE")},
     **{(command, "weight"): "arg" for command in ("ZINTER", "ZUNION", "ZINTERSTORE", "ZUNIONSTORE")},

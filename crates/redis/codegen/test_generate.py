@@ -9,24 +9,11 @@ import replies
 import tables
 from model import Model
 from patches import PATCHES
-
-
-def least(arguments):
-    """The least number of words that the arguments can be."""
-    return sum(least_of(argument) for argument in arguments if not argument.get("optional"))
-
-
-def least_of(argument):
-    words = 1 if "token" in argument else 0
-    if argument["type"] == "oneof":
-        return words + min(least_of(choice) for choice in argument["arguments"])
-    if argument["type"] == "block":
-        return words + least(argument["arguments"])
-    return words if argument["type"] == "pure-token" else words + 1
+from syntax import least
 
 
 # The patches make what must be given once a set of options, or what may be left out a parameter.
-OTHER_ARITY = {"CLIENT KILL", "PUBSUB NUMSUB", "PUBSUB SHARDNUMSUB"}
+OTHER_ARITY = {"CLIENT KILL", "CLUSTER MIGRATESLOTS", "PUBSUB NUMSUB", "PUBSUB SHARDNUMSUB"}
 
 
 class Descriptions(unittest.TestCase):

@@ -4,6 +4,8 @@
 //! [`spec`] what is known about each command before it is sent. `COMMANDS.md` lists them all.
 
 mod choices;
+#[cfg(feature = "modules")]
+pub mod modules;
 mod named;
 pub mod options;
 pub mod spec;

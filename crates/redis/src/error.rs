@@ -315,6 +315,16 @@ impl Error {
         }
     }
 
+    /// What the server lacks for the command, if it says that it does not know it: a version, or a module.
+    #[must_use]
+    pub fn needs(&self) -> Option<&'static str> {
+        let is_unknown = |error: &ServerError| {
+            let message = error.message();
+            ["unknown command", "unknown subcommand", "Unknown subcommand"].iter().any(|it| message.starts_with(it))
+        };
+        self.0.spec.filter(|_| self.server().is_some_and(is_unknown)).map(|spec| spec.needs)
+    }
+
     /// What `error`, which is this one or its cause, means for the command.
     pub(crate) fn judge(&self, error: &ServerError) -> Judgement {
         self.0.spec.map_or_else(|| table::judge_own(error), |spec| table::judge(spec, error))
@@ -355,6 +365,9 @@ impl fmt::Display for Error {
             write!(f, " at {node}")?;
         }
         write!(f, ": {}", self.0.kind)?;
+        if let Some(needs) = self.needs() {
+            write!(f, "; {} needs {needs}", self.0.command)?;
+        }
         match self.0.ran {
             Ran::NotSent => write!(f, " (not sent)"),
             Ran::MaybeExecuted => write!(f, " (may have been executed)"),

@@ -9,6 +9,7 @@ static REFUSED: CommandSpec = CommandSpec {
     preamble: b"",
     words: 0,
     arity: -1,
+    needs: "",
     flags: Flags::CONNECTION_STATE,
     keys: &[],
     request: RequestPolicy::Default,

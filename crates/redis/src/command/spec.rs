@@ -13,6 +13,8 @@ pub struct CommandSpec {
     pub words: u8,
     /// Exact number of words and arguments, or, negative, the least.
     pub arity: i8,
+    /// What a server has to be, or to have, to know it: `Redis 6.2.0`, `the module RedisJSON …`.
+    pub needs: &'static str,
     /// What the command does.
     pub flags: Flags,
     /// Where its keys are; empty for a command without keys.
@@ -170,6 +172,7 @@ pub static UNKNOWN: CommandSpec = CommandSpec {
     preamble: b"",
     words: 0,
     arity: -1,
+    needs: "a newer server, or a module",
     flags: Flags::WRITE.and(Flags::MOVABLE_KEYS).and(Flags::RUNS_CODE),
     keys: &[KeySpec { begin: BeginSearch::Index(1), find: FindKeys::Range { last: 0, step: 1, limit: 0 } }],
     request: RequestPolicy::Default,

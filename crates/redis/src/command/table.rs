@@ -3,12 +3,19 @@
 use super::{BeginSearch, Blocking, CommandSpec, FindKeys, Flags, KeySpec, RequestPolicy, ResponsePolicy};
 
 /// A command without flags, keys and policies yet.
-pub(crate) const fn command(name: &'static str, preamble: &'static [u8], words: u8, arity: i8) -> CommandSpec {
+pub(crate) const fn command(
+    name: &'static str,
+    preamble: &'static [u8],
+    words: u8,
+    arity: i8,
+    needs: &'static str,
+) -> CommandSpec {
     CommandSpec {
         name,
         preamble,
         words,
         arity,
+        needs,
         flags: Flags(0),
         keys: &[],
         request: RequestPolicy::Default,

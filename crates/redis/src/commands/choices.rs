@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+#[cfg(feature = "modules")]
+use crate::command::Pairs;
 use crate::command::{Arg, Args, Command};
 
 /// Words in the order of their slots. Words of one slot stay in the order in which they were added.
@@ -28,6 +30,34 @@ impl<'a> Choices<'a> {
     pub(crate) fn args(mut self, slot: u8, args: impl Args<'a>) -> Self {
         args.each(&mut |arg| self.push(slot, arg));
         self
+    }
+
+    /// Adds pairs of words to `slot`.
+    #[cfg(feature = "modules")]
+    pub(crate) fn pairs(mut self, slot: u8, pairs: impl Pairs<'a>) -> Self {
+        pairs.each_pair(&mut |arg| self.push(slot, arg));
+        self
+    }
+
+    /// Adds words to `slot` after their number.
+    #[cfg(feature = "modules")]
+    pub(crate) fn counted(self, slot: u8, args: impl Args<'a>) -> Self {
+        let mut words = SmallVec::<[Arg<'a>; 4]>::new();
+        args.each(&mut |arg| words.push(arg));
+        self.after_count(slot, words)
+    }
+
+    /// Adds pairs of words to `slot` after the number of words.
+    #[cfg(feature = "modules")]
+    pub(crate) fn counted_words(self, slot: u8, pairs: impl Pairs<'a>) -> Self {
+        let mut words = SmallVec::<[Arg<'a>; 4]>::new();
+        pairs.each_pair(&mut |arg| words.push(arg));
+        self.after_count(slot, words)
+    }
+
+    #[cfg(feature = "modules")]
+    fn after_count(self, slot: u8, words: SmallVec<[Arg<'a>; 4]>) -> Self {
+        words.iter().fold(self.arg(slot, words.len()), |choices, word| choices.arg(slot, word.clone()))
     }
 
     fn push(&mut self, slot: u8, arg: Arg<'a>) {

@@ -19,6 +19,7 @@ const LIKE_BITOP: &[KeySpec] = &[index(1, 0, 1, 0), index(2, -1, 1, 0)];
 const LIKE_GEORADIUS: &[KeySpec] = &[index(0, 0, 1, 0), keyword("STORE", 5, 0, 1, 0), keyword("STOREDIST", 5, 0, 1, 0)];
 const LIKE_GEORADIUSBYMEMBER: &[KeySpec] =
     &[index(0, 0, 1, 0), keyword("STORE", 4, 0, 1, 0), keyword("STOREDIST", 4, 0, 1, 0)];
+const LIKE_JSON_MSET: &[KeySpec] = &[index(0, -1, 3, 0)];
 const LIKE_LCS: &[KeySpec] = &[index(0, 1, 1, 0)];
 const LIKE_MEMORY: &[KeySpec] = &[index(1, 0, 1, 0)];
 const LIKE_MIGRATE: &[KeySpec] = &[keyword("KEYS", -2, -1, 1, 0), unless_empty(2)];
@@ -28,1176 +29,2603 @@ const LIKE_XREAD: &[KeySpec] = &[keyword("STREAMS", 0, -1, 1, 2)];
 const LIKE_XREADGROUP: &[KeySpec] = &[keyword("STREAMS", 3, -1, 1, 2)];
 
 /// `ACL`, with a subcommand as its first argument.
-pub static ACL: CommandSpec = command("ACL", b"$3\r\nACL\r\n", 1, -2).flags(Flags::ADMIN);
+pub static ACL: CommandSpec = command("ACL", b"$3\r\nACL\r\n", 1, -2, "Redis 6.0.0").flags(Flags::ADMIN);
 /// `ACL CAT`.
-pub static ACL_CAT: CommandSpec = command("ACL CAT", b"$3\r\nACL\r\n$3\r\nCAT\r\n", 2, -2).flags(Flags::READONLY);
+pub static ACL_CAT: CommandSpec =
+    command("ACL CAT", b"$3\r\nACL\r\n$3\r\nCAT\r\n", 2, -2, "Redis 6.0.0").flags(Flags::READONLY);
 /// `ACL DELUSER`.
-pub static ACL_DELUSER: CommandSpec = command("ACL DELUSER", b"$3\r\nACL\r\n$7\r\nDELUSER\r\n", 2, -3)
+pub static ACL_DELUSER: CommandSpec = command("ACL DELUSER", b"$3\r\nACL\r\n$7\r\nDELUSER\r\n", 2, -3, "Redis 6.0.0")
     .flags(Flags::ADMIN)
     .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `ACL DRYRUN`.
-pub static ACL_DRYRUN: CommandSpec =
-    command("ACL DRYRUN", b"$3\r\nACL\r\n$6\r\nDRYRUN\r\n", 2, -4).flags(Flags::READONLY.and(Flags::ADMIN));
+pub static ACL_DRYRUN: CommandSpec = command("ACL DRYRUN", b"$3\r\nACL\r\n$6\r\nDRYRUN\r\n", 2, -4, "Redis 7.0.0")
+    .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `ACL GENPASS`.
 pub static ACL_GENPASS: CommandSpec =
-    command("ACL GENPASS", b"$3\r\nACL\r\n$7\r\nGENPASS\r\n", 2, -2).flags(Flags::READONLY);
+    command("ACL GENPASS", b"$3\r\nACL\r\n$7\r\nGENPASS\r\n", 2, -2, "Redis 6.0.0").flags(Flags::READONLY);
 /// `ACL GETUSER`.
-pub static ACL_GETUSER: CommandSpec =
-    command("ACL GETUSER", b"$3\r\nACL\r\n$7\r\nGETUSER\r\n", 2, 3).flags(Flags::READONLY.and(Flags::ADMIN));
+pub static ACL_GETUSER: CommandSpec = command("ACL GETUSER", b"$3\r\nACL\r\n$7\r\nGETUSER\r\n", 2, 3, "Redis 6.0.0")
+    .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `ACL HELP`.
-pub static ACL_HELP: CommandSpec = command("ACL HELP", b"$3\r\nACL\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+pub static ACL_HELP: CommandSpec =
+    command("ACL HELP", b"$3\r\nACL\r\n$4\r\nHELP\r\n", 2, 2, "Redis 6.0.0").flags(Flags::READONLY);
 /// `ACL LIST`.
 pub static ACL_LIST: CommandSpec =
-    command("ACL LIST", b"$3\r\nACL\r\n$4\r\nLIST\r\n", 2, 2).flags(Flags::READONLY.and(Flags::ADMIN));
+    command("ACL LIST", b"$3\r\nACL\r\n$4\r\nLIST\r\n", 2, 2, "Redis 6.0.0").flags(Flags::READONLY.and(Flags::ADMIN));
 /// `ACL LOAD`.
-pub static ACL_LOAD: CommandSpec = command("ACL LOAD", b"$3\r\nACL\r\n$4\r\nLOAD\r\n", 2, 2).flags(Flags::ADMIN);
+pub static ACL_LOAD: CommandSpec =
+    command("ACL LOAD", b"$3\r\nACL\r\n$4\r\nLOAD\r\n", 2, 2, "Redis 6.0.0").flags(Flags::ADMIN);
 /// `ACL LOG`.
-pub static ACL_LOG: CommandSpec = command("ACL LOG", b"$3\r\nACL\r\n$3\r\nLOG\r\n", 2, -2).flags(Flags::ADMIN);
+pub static ACL_LOG: CommandSpec =
+    command("ACL LOG", b"$3\r\nACL\r\n$3\r\nLOG\r\n", 2, -2, "Redis 6.0.0").flags(Flags::ADMIN);
 /// `ACL SAVE`.
-pub static ACL_SAVE: CommandSpec = command("ACL SAVE", b"$3\r\nACL\r\n$4\r\nSAVE\r\n", 2, 2)
+pub static ACL_SAVE: CommandSpec = command("ACL SAVE", b"$3\r\nACL\r\n$4\r\nSAVE\r\n", 2, 2, "Redis 6.0.0")
     .flags(Flags::ADMIN)
     .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `ACL SETUSER`.
-pub static ACL_SETUSER: CommandSpec = command("ACL SETUSER", b"$3\r\nACL\r\n$7\r\nSETUSER\r\n", 2, -3)
+pub static ACL_SETUSER: CommandSpec = command("ACL SETUSER", b"$3\r\nACL\r\n$7\r\nSETUSER\r\n", 2, -3, "Redis 6.0.0")
     .flags(Flags::ADMIN)
     .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `ACL USERS`.
 pub static ACL_USERS: CommandSpec =
-    command("ACL USERS", b"$3\r\nACL\r\n$5\r\nUSERS\r\n", 2, 2).flags(Flags::READONLY.and(Flags::ADMIN));
+    command("ACL USERS", b"$3\r\nACL\r\n$5\r\nUSERS\r\n", 2, 2, "Redis 6.0.0").flags(Flags::READONLY.and(Flags::ADMIN));
 /// `ACL WHOAMI`.
 pub static ACL_WHOAMI: CommandSpec =
-    command("ACL WHOAMI", b"$3\r\nACL\r\n$6\r\nWHOAMI\r\n", 2, 2).flags(Flags::READONLY);
+    command("ACL WHOAMI", b"$3\r\nACL\r\n$6\r\nWHOAMI\r\n", 2, 2, "Redis 6.0.0").flags(Flags::READONLY);
 /// `APPEND`.
-pub static APPEND: CommandSpec = command("APPEND", b"$6\r\nAPPEND\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static APPEND: CommandSpec =
+    command("APPEND", b"$6\r\nAPPEND\r\n", 1, 3, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ASKING`.
-pub static ASKING: CommandSpec = command("ASKING", b"$6\r\nASKING\r\n", 1, 1).flags(Flags::CONNECTION_STATE);
+pub static ASKING: CommandSpec =
+    command("ASKING", b"$6\r\nASKING\r\n", 1, 1, "Redis 3.0.0").flags(Flags::CONNECTION_STATE);
 /// `AUTH`.
-pub static AUTH: CommandSpec = command("AUTH", b"$4\r\nAUTH\r\n", 1, -2).flags(Flags::CONNECTION_STATE);
+pub static AUTH: CommandSpec = command("AUTH", b"$4\r\nAUTH\r\n", 1, -2, "Redis 1.0.0").flags(Flags::CONNECTION_STATE);
+/// `BF.ADD`.
+pub static BF_ADD: CommandSpec = command(
+    "BF.ADD",
+    b"$6\r\nBF.ADD\r\n",
+    1,
+    3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `BF.CARD`.
+pub static BF_CARD: CommandSpec = command(
+    "BF.CARD",
+    b"$7\r\nBF.CARD\r\n",
+    1,
+    2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `BF.EXISTS`.
+pub static BF_EXISTS: CommandSpec = command(
+    "BF.EXISTS",
+    b"$9\r\nBF.EXISTS\r\n",
+    1,
+    3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `BF.INFO`.
+pub static BF_INFO: CommandSpec = command(
+    "BF.INFO",
+    b"$7\r\nBF.INFO\r\n",
+    1,
+    2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `BF.INSERT`.
+pub static BF_INSERT: CommandSpec = command(
+    "BF.INSERT",
+    b"$9\r\nBF.INSERT\r\n",
+    1,
+    -4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `BF.LOADCHUNK`.
+pub static BF_LOADCHUNK: CommandSpec = command(
+    "BF.LOADCHUNK",
+    b"$12\r\nBF.LOADCHUNK\r\n",
+    1,
+    4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `BF.MADD`.
+pub static BF_MADD: CommandSpec = command(
+    "BF.MADD",
+    b"$7\r\nBF.MADD\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `BF.MEXISTS`.
+pub static BF_MEXISTS: CommandSpec = command(
+    "BF.MEXISTS",
+    b"$10\r\nBF.MEXISTS\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `BF.RESERVE`.
+pub static BF_RESERVE: CommandSpec = command(
+    "BF.RESERVE",
+    b"$10\r\nBF.RESERVE\r\n",
+    1,
+    -4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `BF.SCANDUMP`.
+pub static BF_SCANDUMP: CommandSpec = command(
+    "BF.SCANDUMP",
+    b"$11\r\nBF.SCANDUMP\r\n",
+    1,
+    3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
 /// `BGREWRITEAOF`.
-pub static BGREWRITEAOF: CommandSpec = command("BGREWRITEAOF", b"$12\r\nBGREWRITEAOF\r\n", 1, 1).flags(Flags::ADMIN);
+pub static BGREWRITEAOF: CommandSpec =
+    command("BGREWRITEAOF", b"$12\r\nBGREWRITEAOF\r\n", 1, 1, "Redis 1.0.0").flags(Flags::ADMIN);
 /// `BGSAVE`.
-pub static BGSAVE: CommandSpec = command("BGSAVE", b"$6\r\nBGSAVE\r\n", 1, -1).flags(Flags::ADMIN);
+pub static BGSAVE: CommandSpec = command("BGSAVE", b"$6\r\nBGSAVE\r\n", 1, -1, "Redis 1.0.0").flags(Flags::ADMIN);
 /// `BITCOUNT`.
 pub static BITCOUNT: CommandSpec =
-    command("BITCOUNT", b"$8\r\nBITCOUNT\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_GET);
+    command("BITCOUNT", b"$8\r\nBITCOUNT\r\n", 1, -2, "Redis 2.6.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `BITFIELD`.
-pub static BITFIELD: CommandSpec = command("BITFIELD", b"$8\r\nBITFIELD\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static BITFIELD: CommandSpec =
+    command("BITFIELD", b"$8\r\nBITFIELD\r\n", 1, -2, "Redis 3.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `BITFIELD_RO`.
 pub static BITFIELD_RO: CommandSpec =
-    command("BITFIELD_RO", b"$11\r\nBITFIELD_RO\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_GET);
+    command("BITFIELD_RO", b"$11\r\nBITFIELD_RO\r\n", 1, -2, "Redis 6.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `BITOP`.
-pub static BITOP: CommandSpec = command("BITOP", b"$5\r\nBITOP\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_BITOP);
+pub static BITOP: CommandSpec =
+    command("BITOP", b"$5\r\nBITOP\r\n", 1, -4, "Redis 2.6.0").flags(Flags::WRITE).keys(LIKE_BITOP);
 /// `BITPOS`.
-pub static BITPOS: CommandSpec = command("BITPOS", b"$6\r\nBITPOS\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static BITPOS: CommandSpec =
+    command("BITPOS", b"$6\r\nBITPOS\r\n", 1, -3, "Redis 2.8.7").flags(Flags::READONLY).keys(LIKE_GET);
 /// `BLMOVE`.
-pub static BLMOVE: CommandSpec = command("BLMOVE", b"$6\r\nBLMOVE\r\n", 1, 6)
+pub static BLMOVE: CommandSpec = command("BLMOVE", b"$6\r\nBLMOVE\r\n", 1, 6, "Redis 6.2.0")
     .flags(Flags::WRITE.and(Flags::BLOCKING))
     .keys(LIKE_RENAME)
     .blocking(Blocking::Seconds(-1));
 /// `BLMPOP`.
-pub static BLMPOP: CommandSpec = command("BLMPOP", b"$6\r\nBLMPOP\r\n", 1, -5)
+pub static BLMPOP: CommandSpec = command("BLMPOP", b"$6\r\nBLMPOP\r\n", 1, -5, "Redis 7.0.0")
     .flags(Flags::WRITE.and(Flags::BLOCKING))
     .keys(LIKE_EVAL)
     .blocking(Blocking::Seconds(0));
 /// `BLPOP`.
-pub static BLPOP: CommandSpec = command("BLPOP", b"$5\r\nBLPOP\r\n", 1, -3)
+pub static BLPOP: CommandSpec = command("BLPOP", b"$5\r\nBLPOP\r\n", 1, -3, "Redis 2.0.0")
     .flags(Flags::WRITE.and(Flags::BLOCKING))
     .keys(LIKE_BLPOP)
     .blocking(Blocking::Seconds(-1));
 /// `BRPOP`.
-pub static BRPOP: CommandSpec = command("BRPOP", b"$5\r\nBRPOP\r\n", 1, -3)
+pub static BRPOP: CommandSpec = command("BRPOP", b"$5\r\nBRPOP\r\n", 1, -3, "Redis 2.0.0")
     .flags(Flags::WRITE.and(Flags::BLOCKING))
     .keys(LIKE_BLPOP)
     .blocking(Blocking::Seconds(-1));
 /// `BRPOPLPUSH`.
-pub static BRPOPLPUSH: CommandSpec = command("BRPOPLPUSH", b"$10\r\nBRPOPLPUSH\r\n", 1, 4)
+pub static BRPOPLPUSH: CommandSpec = command("BRPOPLPUSH", b"$10\r\nBRPOPLPUSH\r\n", 1, 4, "Redis 2.2.0")
     .flags(Flags::WRITE.and(Flags::BLOCKING))
     .keys(LIKE_RENAME)
     .blocking(Blocking::Seconds(-1));
 /// `BZMPOP`.
-pub static BZMPOP: CommandSpec = command("BZMPOP", b"$6\r\nBZMPOP\r\n", 1, -5)
+pub static BZMPOP: CommandSpec = command("BZMPOP", b"$6\r\nBZMPOP\r\n", 1, -5, "Redis 7.0.0")
     .flags(Flags::WRITE.and(Flags::BLOCKING))
     .keys(LIKE_EVAL)
     .blocking(Blocking::Seconds(0));
 /// `BZPOPMAX`.
-pub static BZPOPMAX: CommandSpec = command("BZPOPMAX", b"$8\r\nBZPOPMAX\r\n", 1, -3)
+pub static BZPOPMAX: CommandSpec = command("BZPOPMAX", b"$8\r\nBZPOPMAX\r\n", 1, -3, "Redis 5.0.0")
     .flags(Flags::WRITE.and(Flags::BLOCKING))
     .keys(LIKE_BLPOP)
     .blocking(Blocking::Seconds(-1));
 /// `BZPOPMIN`.
-pub static BZPOPMIN: CommandSpec = command("BZPOPMIN", b"$8\r\nBZPOPMIN\r\n", 1, -3)
+pub static BZPOPMIN: CommandSpec = command("BZPOPMIN", b"$8\r\nBZPOPMIN\r\n", 1, -3, "Redis 5.0.0")
     .flags(Flags::WRITE.and(Flags::BLOCKING))
     .keys(LIKE_BLPOP)
     .blocking(Blocking::Seconds(-1));
+/// `CF.ADD`.
+pub static CF_ADD: CommandSpec = command(
+    "CF.ADD",
+    b"$6\r\nCF.ADD\r\n",
+    1,
+    3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CF.ADDNX`.
+pub static CF_ADDNX: CommandSpec = command(
+    "CF.ADDNX",
+    b"$8\r\nCF.ADDNX\r\n",
+    1,
+    3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CF.COUNT`.
+pub static CF_COUNT: CommandSpec = command(
+    "CF.COUNT",
+    b"$8\r\nCF.COUNT\r\n",
+    1,
+    3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `CF.DEL`.
+pub static CF_DEL: CommandSpec = command(
+    "CF.DEL",
+    b"$6\r\nCF.DEL\r\n",
+    1,
+    3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CF.EXISTS`.
+pub static CF_EXISTS: CommandSpec = command(
+    "CF.EXISTS",
+    b"$9\r\nCF.EXISTS\r\n",
+    1,
+    3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `CF.INFO`.
+pub static CF_INFO: CommandSpec = command(
+    "CF.INFO",
+    b"$7\r\nCF.INFO\r\n",
+    1,
+    2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `CF.INSERT`.
+pub static CF_INSERT: CommandSpec = command(
+    "CF.INSERT",
+    b"$9\r\nCF.INSERT\r\n",
+    1,
+    -4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CF.INSERTNX`.
+pub static CF_INSERTNX: CommandSpec = command(
+    "CF.INSERTNX",
+    b"$11\r\nCF.INSERTNX\r\n",
+    1,
+    -4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CF.LOADCHUNK`.
+pub static CF_LOADCHUNK: CommandSpec = command(
+    "CF.LOADCHUNK",
+    b"$12\r\nCF.LOADCHUNK\r\n",
+    1,
+    4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CF.MEXISTS`.
+pub static CF_MEXISTS: CommandSpec = command(
+    "CF.MEXISTS",
+    b"$10\r\nCF.MEXISTS\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `CF.RESERVE`.
+pub static CF_RESERVE: CommandSpec = command(
+    "CF.RESERVE",
+    b"$10\r\nCF.RESERVE\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CF.SCANDUMP`.
+pub static CF_SCANDUMP: CommandSpec = command(
+    "CF.SCANDUMP",
+    b"$11\r\nCF.SCANDUMP\r\n",
+    1,
+    3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
 /// `CLIENT`, with a subcommand as its first argument.
 pub static CLIENT: CommandSpec =
-    command("CLIENT", b"$6\r\nCLIENT\r\n", 1, -2).flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
+    command("CLIENT", b"$6\r\nCLIENT\r\n", 1, -2, "Redis 2.4.0").flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
 /// `CLIENT CACHING`.
 pub static CLIENT_CACHING: CommandSpec =
-    command("CLIENT CACHING", b"$6\r\nCLIENT\r\n$7\r\nCACHING\r\n", 2, 3).flags(Flags::CONNECTION_STATE);
+    command("CLIENT CACHING", b"$6\r\nCLIENT\r\n$7\r\nCACHING\r\n", 2, 3, "Redis 6.0.0").flags(Flags::CONNECTION_STATE);
 /// `CLIENT CAPA`.
 pub static CLIENT_CAPA: CommandSpec =
-    command("CLIENT CAPA", b"$6\r\nCLIENT\r\n$4\r\nCAPA\r\n", 2, -3).flags(Flags::CONNECTION_STATE);
+    command("CLIENT CAPA", b"$6\r\nCLIENT\r\n$4\r\nCAPA\r\n", 2, -3, "Valkey 8.0.0").flags(Flags::CONNECTION_STATE);
 /// `CLIENT GETNAME`.
 pub static CLIENT_GETNAME: CommandSpec =
-    command("CLIENT GETNAME", b"$6\r\nCLIENT\r\n$7\r\nGETNAME\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLIENT GETNAME", b"$6\r\nCLIENT\r\n$7\r\nGETNAME\r\n", 2, 2, "Redis 2.6.9").flags(Flags::READONLY);
 /// `CLIENT GETREDIR`.
 pub static CLIENT_GETREDIR: CommandSpec =
-    command("CLIENT GETREDIR", b"$6\r\nCLIENT\r\n$8\r\nGETREDIR\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLIENT GETREDIR", b"$6\r\nCLIENT\r\n$8\r\nGETREDIR\r\n", 2, 2, "Redis 6.0.0").flags(Flags::READONLY);
 /// `CLIENT HELP`.
 pub static CLIENT_HELP: CommandSpec =
-    command("CLIENT HELP", b"$6\r\nCLIENT\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLIENT HELP", b"$6\r\nCLIENT\r\n$4\r\nHELP\r\n", 2, 2, "Redis 5.0.0").flags(Flags::READONLY);
 /// `CLIENT ID`.
-pub static CLIENT_ID: CommandSpec = command("CLIENT ID", b"$6\r\nCLIENT\r\n$2\r\nID\r\n", 2, 2).flags(Flags::READONLY);
+pub static CLIENT_ID: CommandSpec =
+    command("CLIENT ID", b"$6\r\nCLIENT\r\n$2\r\nID\r\n", 2, 2, "Redis 5.0.0").flags(Flags::READONLY);
+/// `CLIENT IMPORT-SOURCE`.
+pub static CLIENT_IMPORT_SOURCE: CommandSpec =
+    command("CLIENT IMPORT-SOURCE", b"$6\r\nCLIENT\r\n$13\r\nIMPORT-SOURCE\r\n", 2, 3, "Valkey 8.1.0")
+        .flags(Flags::CONNECTION_STATE);
 /// `CLIENT INFO`.
 pub static CLIENT_INFO: CommandSpec =
-    command("CLIENT INFO", b"$6\r\nCLIENT\r\n$4\r\nINFO\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLIENT INFO", b"$6\r\nCLIENT\r\n$4\r\nINFO\r\n", 2, 2, "Redis 6.2.0").flags(Flags::READONLY);
 /// `CLIENT KILL`.
 pub static CLIENT_KILL: CommandSpec =
-    command("CLIENT KILL", b"$6\r\nCLIENT\r\n$4\r\nKILL\r\n", 2, -3).flags(Flags::ADMIN);
+    command("CLIENT KILL", b"$6\r\nCLIENT\r\n$4\r\nKILL\r\n", 2, -3, "Redis 2.4.0").flags(Flags::ADMIN);
 /// `CLIENT LIST`.
-pub static CLIENT_LIST: CommandSpec =
-    command("CLIENT LIST", b"$6\r\nCLIENT\r\n$4\r\nLIST\r\n", 2, -2).flags(Flags::READONLY.and(Flags::ADMIN));
+pub static CLIENT_LIST: CommandSpec = command("CLIENT LIST", b"$6\r\nCLIENT\r\n$4\r\nLIST\r\n", 2, -2, "Redis 2.4.0")
+    .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `CLIENT NO-EVICT`.
-pub static CLIENT_NO_EVICT: CommandSpec = command("CLIENT NO-EVICT", b"$6\r\nCLIENT\r\n$8\r\nNO-EVICT\r\n", 2, 3)
-    .flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
+pub static CLIENT_NO_EVICT: CommandSpec =
+    command("CLIENT NO-EVICT", b"$6\r\nCLIENT\r\n$8\r\nNO-EVICT\r\n", 2, 3, "Redis 7.0.0")
+        .flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
 /// `CLIENT NO-TOUCH`.
 pub static CLIENT_NO_TOUCH: CommandSpec =
-    command("CLIENT NO-TOUCH", b"$6\r\nCLIENT\r\n$8\r\nNO-TOUCH\r\n", 2, 3).flags(Flags::CONNECTION_STATE);
+    command("CLIENT NO-TOUCH", b"$6\r\nCLIENT\r\n$8\r\nNO-TOUCH\r\n", 2, 3, "Redis 7.2.0")
+        .flags(Flags::CONNECTION_STATE);
 /// `CLIENT PAUSE`.
 pub static CLIENT_PAUSE: CommandSpec =
-    command("CLIENT PAUSE", b"$6\r\nCLIENT\r\n$5\r\nPAUSE\r\n", 2, -3).flags(Flags::ADMIN);
+    command("CLIENT PAUSE", b"$6\r\nCLIENT\r\n$5\r\nPAUSE\r\n", 2, -3, "Redis 3.0.0").flags(Flags::ADMIN);
 /// `CLIENT REPLY`.
 pub static CLIENT_REPLY: CommandSpec =
-    command("CLIENT REPLY", b"$6\r\nCLIENT\r\n$5\r\nREPLY\r\n", 2, 3).flags(Flags::CONNECTION_STATE);
+    command("CLIENT REPLY", b"$6\r\nCLIENT\r\n$5\r\nREPLY\r\n", 2, 3, "Redis 3.2.0").flags(Flags::CONNECTION_STATE);
 /// `CLIENT SETINFO`.
-pub static CLIENT_SETINFO: CommandSpec = command("CLIENT SETINFO", b"$6\r\nCLIENT\r\n$7\r\nSETINFO\r\n", 2, 4)
-    .flags(Flags::CONNECTION_STATE)
-    .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
+pub static CLIENT_SETINFO: CommandSpec =
+    command("CLIENT SETINFO", b"$6\r\nCLIENT\r\n$7\r\nSETINFO\r\n", 2, 4, "Redis 7.2.0")
+        .flags(Flags::CONNECTION_STATE)
+        .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `CLIENT SETNAME`.
-pub static CLIENT_SETNAME: CommandSpec = command("CLIENT SETNAME", b"$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n", 2, 3)
-    .flags(Flags::CONNECTION_STATE)
-    .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
+pub static CLIENT_SETNAME: CommandSpec =
+    command("CLIENT SETNAME", b"$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n", 2, 3, "Redis 2.6.9")
+        .flags(Flags::CONNECTION_STATE)
+        .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `CLIENT TRACKING`.
 pub static CLIENT_TRACKING: CommandSpec =
-    command("CLIENT TRACKING", b"$6\r\nCLIENT\r\n$8\r\nTRACKING\r\n", 2, -3).flags(Flags::CONNECTION_STATE);
+    command("CLIENT TRACKING", b"$6\r\nCLIENT\r\n$8\r\nTRACKING\r\n", 2, -3, "Redis 6.0.0")
+        .flags(Flags::CONNECTION_STATE);
 /// `CLIENT TRACKINGINFO`.
 pub static CLIENT_TRACKINGINFO: CommandSpec =
-    command("CLIENT TRACKINGINFO", b"$6\r\nCLIENT\r\n$12\r\nTRACKINGINFO\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLIENT TRACKINGINFO", b"$6\r\nCLIENT\r\n$12\r\nTRACKINGINFO\r\n", 2, 2, "Redis 6.2.0")
+        .flags(Flags::READONLY);
 /// `CLIENT UNBLOCK`.
 pub static CLIENT_UNBLOCK: CommandSpec =
-    command("CLIENT UNBLOCK", b"$6\r\nCLIENT\r\n$7\r\nUNBLOCK\r\n", 2, -3).flags(Flags::ADMIN);
+    command("CLIENT UNBLOCK", b"$6\r\nCLIENT\r\n$7\r\nUNBLOCK\r\n", 2, -3, "Redis 5.0.0").flags(Flags::ADMIN);
 /// `CLIENT UNPAUSE`.
 pub static CLIENT_UNPAUSE: CommandSpec =
-    command("CLIENT UNPAUSE", b"$6\r\nCLIENT\r\n$7\r\nUNPAUSE\r\n", 2, 2).flags(Flags::ADMIN);
+    command("CLIENT UNPAUSE", b"$6\r\nCLIENT\r\n$7\r\nUNPAUSE\r\n", 2, 2, "Redis 6.2.0").flags(Flags::ADMIN);
 /// `CLUSTER`, with a subcommand as its first argument.
-pub static CLUSTER: CommandSpec = command("CLUSTER", b"$7\r\nCLUSTER\r\n", 1, -2).flags(Flags::ADMIN);
+pub static CLUSTER: CommandSpec =
+    command("CLUSTER", b"$7\r\nCLUSTER\r\n", 1, -2, "Redis 3.0.0").flags(Flags::WRITE.and(Flags::ADMIN));
 /// `CLUSTER ADDSLOTS`.
 pub static CLUSTER_ADDSLOTS: CommandSpec =
-    command("CLUSTER ADDSLOTS", b"$7\r\nCLUSTER\r\n$8\r\nADDSLOTS\r\n", 2, -3).flags(Flags::ADMIN);
+    command("CLUSTER ADDSLOTS", b"$7\r\nCLUSTER\r\n$8\r\nADDSLOTS\r\n", 2, -3, "Redis 3.0.0").flags(Flags::ADMIN);
 /// `CLUSTER ADDSLOTSRANGE`.
 pub static CLUSTER_ADDSLOTSRANGE: CommandSpec =
-    command("CLUSTER ADDSLOTSRANGE", b"$7\r\nCLUSTER\r\n$13\r\nADDSLOTSRANGE\r\n", 2, -4).flags(Flags::ADMIN);
+    command("CLUSTER ADDSLOTSRANGE", b"$7\r\nCLUSTER\r\n$13\r\nADDSLOTSRANGE\r\n", 2, -4, "Redis 7.0.0")
+        .flags(Flags::ADMIN);
 /// `CLUSTER BUMPEPOCH`.
 pub static CLUSTER_BUMPEPOCH: CommandSpec =
-    command("CLUSTER BUMPEPOCH", b"$7\r\nCLUSTER\r\n$9\r\nBUMPEPOCH\r\n", 2, 2).flags(Flags::ADMIN);
+    command("CLUSTER BUMPEPOCH", b"$7\r\nCLUSTER\r\n$9\r\nBUMPEPOCH\r\n", 2, 2, "Redis 3.0.0").flags(Flags::ADMIN);
+/// `CLUSTER CANCELSLOTMIGRATIONS`.
+pub static CLUSTER_CANCELSLOTMIGRATIONS: CommandSpec =
+    command("CLUSTER CANCELSLOTMIGRATIONS", b"$7\r\nCLUSTER\r\n$20\r\nCANCELSLOTMIGRATIONS\r\n", 2, 2, "Valkey 9.0.0")
+        .flags(Flags::ADMIN);
 /// `CLUSTER COUNT-FAILURE-REPORTS`.
 pub static CLUSTER_COUNT_FAILURE_REPORTS: CommandSpec =
-    command("CLUSTER COUNT-FAILURE-REPORTS", b"$7\r\nCLUSTER\r\n$21\r\nCOUNT-FAILURE-REPORTS\r\n", 2, 3)
+    command("CLUSTER COUNT-FAILURE-REPORTS", b"$7\r\nCLUSTER\r\n$21\r\nCOUNT-FAILURE-REPORTS\r\n", 2, 3, "Redis 3.0.0")
         .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `CLUSTER COUNTKEYSINSLOT`.
 pub static CLUSTER_COUNTKEYSINSLOT: CommandSpec =
-    command("CLUSTER COUNTKEYSINSLOT", b"$7\r\nCLUSTER\r\n$15\r\nCOUNTKEYSINSLOT\r\n", 2, 3).flags(Flags::READONLY);
+    command("CLUSTER COUNTKEYSINSLOT", b"$7\r\nCLUSTER\r\n$15\r\nCOUNTKEYSINSLOT\r\n", 2, 3, "Redis 3.0.0")
+        .flags(Flags::READONLY);
 /// `CLUSTER DELSLOTS`.
 pub static CLUSTER_DELSLOTS: CommandSpec =
-    command("CLUSTER DELSLOTS", b"$7\r\nCLUSTER\r\n$8\r\nDELSLOTS\r\n", 2, -3).flags(Flags::ADMIN);
+    command("CLUSTER DELSLOTS", b"$7\r\nCLUSTER\r\n$8\r\nDELSLOTS\r\n", 2, -3, "Redis 3.0.0").flags(Flags::ADMIN);
 /// `CLUSTER DELSLOTSRANGE`.
 pub static CLUSTER_DELSLOTSRANGE: CommandSpec =
-    command("CLUSTER DELSLOTSRANGE", b"$7\r\nCLUSTER\r\n$13\r\nDELSLOTSRANGE\r\n", 2, -4).flags(Flags::ADMIN);
+    command("CLUSTER DELSLOTSRANGE", b"$7\r\nCLUSTER\r\n$13\r\nDELSLOTSRANGE\r\n", 2, -4, "Redis 7.0.0")
+        .flags(Flags::ADMIN);
 /// `CLUSTER FAILOVER`.
 pub static CLUSTER_FAILOVER: CommandSpec =
-    command("CLUSTER FAILOVER", b"$7\r\nCLUSTER\r\n$8\r\nFAILOVER\r\n", 2, -2).flags(Flags::ADMIN);
+    command("CLUSTER FAILOVER", b"$7\r\nCLUSTER\r\n$8\r\nFAILOVER\r\n", 2, -2, "Redis 3.0.0").flags(Flags::ADMIN);
+/// `CLUSTER FLUSHSLOT`.
+pub static CLUSTER_FLUSHSLOT: CommandSpec =
+    command("CLUSTER FLUSHSLOT", b"$7\r\nCLUSTER\r\n$9\r\nFLUSHSLOT\r\n", 2, -3, "Valkey 9.0.0")
+        .flags(Flags::WRITE.and(Flags::ADMIN));
 /// `CLUSTER FLUSHSLOTS`.
 pub static CLUSTER_FLUSHSLOTS: CommandSpec =
-    command("CLUSTER FLUSHSLOTS", b"$7\r\nCLUSTER\r\n$10\r\nFLUSHSLOTS\r\n", 2, 2).flags(Flags::ADMIN);
+    command("CLUSTER FLUSHSLOTS", b"$7\r\nCLUSTER\r\n$10\r\nFLUSHSLOTS\r\n", 2, 2, "Redis 3.0.0").flags(Flags::ADMIN);
 /// `CLUSTER FORGET`.
 pub static CLUSTER_FORGET: CommandSpec =
-    command("CLUSTER FORGET", b"$7\r\nCLUSTER\r\n$6\r\nFORGET\r\n", 2, 3).flags(Flags::ADMIN);
+    command("CLUSTER FORGET", b"$7\r\nCLUSTER\r\n$6\r\nFORGET\r\n", 2, 3, "Redis 3.0.0").flags(Flags::ADMIN);
 /// `CLUSTER GETKEYSINSLOT`.
 pub static CLUSTER_GETKEYSINSLOT: CommandSpec =
-    command("CLUSTER GETKEYSINSLOT", b"$7\r\nCLUSTER\r\n$13\r\nGETKEYSINSLOT\r\n", 2, 4).flags(Flags::READONLY);
+    command("CLUSTER GETKEYSINSLOT", b"$7\r\nCLUSTER\r\n$13\r\nGETKEYSINSLOT\r\n", 2, 4, "Redis 3.0.0")
+        .flags(Flags::READONLY);
+/// `CLUSTER GETSLOTMIGRATIONS`.
+pub static CLUSTER_GETSLOTMIGRATIONS: CommandSpec =
+    command("CLUSTER GETSLOTMIGRATIONS", b"$7\r\nCLUSTER\r\n$17\r\nGETSLOTMIGRATIONS\r\n", 2, 2, "Valkey 9.0.0")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `CLUSTER HELP`.
 pub static CLUSTER_HELP: CommandSpec =
-    command("CLUSTER HELP", b"$7\r\nCLUSTER\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLUSTER HELP", b"$7\r\nCLUSTER\r\n$4\r\nHELP\r\n", 2, 2, "Redis 5.0.0").flags(Flags::READONLY);
 /// `CLUSTER INFO`.
 pub static CLUSTER_INFO: CommandSpec =
-    command("CLUSTER INFO", b"$7\r\nCLUSTER\r\n$4\r\nINFO\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLUSTER INFO", b"$7\r\nCLUSTER\r\n$4\r\nINFO\r\n", 2, 2, "Redis 3.0.0").flags(Flags::READONLY);
 /// `CLUSTER KEYSLOT`.
 pub static CLUSTER_KEYSLOT: CommandSpec =
-    command("CLUSTER KEYSLOT", b"$7\r\nCLUSTER\r\n$7\r\nKEYSLOT\r\n", 2, 3).flags(Flags::READONLY);
+    command("CLUSTER KEYSLOT", b"$7\r\nCLUSTER\r\n$7\r\nKEYSLOT\r\n", 2, 3, "Redis 3.0.0").flags(Flags::READONLY);
 /// `CLUSTER LINKS`.
 pub static CLUSTER_LINKS: CommandSpec =
-    command("CLUSTER LINKS", b"$7\r\nCLUSTER\r\n$5\r\nLINKS\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLUSTER LINKS", b"$7\r\nCLUSTER\r\n$5\r\nLINKS\r\n", 2, 2, "Redis 7.0.0").flags(Flags::READONLY);
 /// `CLUSTER MEET`.
 pub static CLUSTER_MEET: CommandSpec =
-    command("CLUSTER MEET", b"$7\r\nCLUSTER\r\n$4\r\nMEET\r\n", 2, -4).flags(Flags::ADMIN);
+    command("CLUSTER MEET", b"$7\r\nCLUSTER\r\n$4\r\nMEET\r\n", 2, -4, "Redis 3.0.0").flags(Flags::ADMIN);
+/// `CLUSTER MIGRATESLOTS`.
+pub static CLUSTER_MIGRATESLOTS: CommandSpec =
+    command("CLUSTER MIGRATESLOTS", b"$7\r\nCLUSTER\r\n$12\r\nMIGRATESLOTS\r\n", 2, -4, "Valkey 9.0.0")
+        .flags(Flags::ADMIN);
 /// `CLUSTER MYID`.
 pub static CLUSTER_MYID: CommandSpec =
-    command("CLUSTER MYID", b"$7\r\nCLUSTER\r\n$4\r\nMYID\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLUSTER MYID", b"$7\r\nCLUSTER\r\n$4\r\nMYID\r\n", 2, 2, "Redis 3.0.0").flags(Flags::READONLY);
 /// `CLUSTER MYSHARDID`.
 pub static CLUSTER_MYSHARDID: CommandSpec =
-    command("CLUSTER MYSHARDID", b"$7\r\nCLUSTER\r\n$9\r\nMYSHARDID\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLUSTER MYSHARDID", b"$7\r\nCLUSTER\r\n$9\r\nMYSHARDID\r\n", 2, 2, "Redis 7.2.0").flags(Flags::READONLY);
 /// `CLUSTER NODES`.
 pub static CLUSTER_NODES: CommandSpec =
-    command("CLUSTER NODES", b"$7\r\nCLUSTER\r\n$5\r\nNODES\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLUSTER NODES", b"$7\r\nCLUSTER\r\n$5\r\nNODES\r\n", 2, 2, "Redis 3.0.0").flags(Flags::READONLY);
 /// `CLUSTER REPLICAS`.
 pub static CLUSTER_REPLICAS: CommandSpec =
-    command("CLUSTER REPLICAS", b"$7\r\nCLUSTER\r\n$8\r\nREPLICAS\r\n", 2, 3).flags(Flags::READONLY.and(Flags::ADMIN));
+    command("CLUSTER REPLICAS", b"$7\r\nCLUSTER\r\n$8\r\nREPLICAS\r\n", 2, 3, "Redis 5.0.0")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `CLUSTER REPLICATE`.
 pub static CLUSTER_REPLICATE: CommandSpec =
-    command("CLUSTER REPLICATE", b"$7\r\nCLUSTER\r\n$9\r\nREPLICATE\r\n", 2, 3).flags(Flags::ADMIN);
+    command("CLUSTER REPLICATE", b"$7\r\nCLUSTER\r\n$9\r\nREPLICATE\r\n", 2, -3, "Redis 3.0.0").flags(Flags::ADMIN);
 /// `CLUSTER RESET`.
 pub static CLUSTER_RESET: CommandSpec =
-    command("CLUSTER RESET", b"$7\r\nCLUSTER\r\n$5\r\nRESET\r\n", 2, -2).flags(Flags::ADMIN);
+    command("CLUSTER RESET", b"$7\r\nCLUSTER\r\n$5\r\nRESET\r\n", 2, -2, "Redis 3.0.0").flags(Flags::ADMIN);
 /// `CLUSTER SAVECONFIG`.
 pub static CLUSTER_SAVECONFIG: CommandSpec =
-    command("CLUSTER SAVECONFIG", b"$7\r\nCLUSTER\r\n$10\r\nSAVECONFIG\r\n", 2, 2).flags(Flags::ADMIN);
+    command("CLUSTER SAVECONFIG", b"$7\r\nCLUSTER\r\n$10\r\nSAVECONFIG\r\n", 2, 2, "Redis 3.0.0").flags(Flags::ADMIN);
 /// `CLUSTER SET-CONFIG-EPOCH`.
 pub static CLUSTER_SET_CONFIG_EPOCH: CommandSpec =
-    command("CLUSTER SET-CONFIG-EPOCH", b"$7\r\nCLUSTER\r\n$16\r\nSET-CONFIG-EPOCH\r\n", 2, 3).flags(Flags::ADMIN);
+    command("CLUSTER SET-CONFIG-EPOCH", b"$7\r\nCLUSTER\r\n$16\r\nSET-CONFIG-EPOCH\r\n", 2, 3, "Redis 3.0.0")
+        .flags(Flags::ADMIN);
 /// `CLUSTER SETSLOT`.
 pub static CLUSTER_SETSLOT: CommandSpec =
-    command("CLUSTER SETSLOT", b"$7\r\nCLUSTER\r\n$7\r\nSETSLOT\r\n", 2, -4).flags(Flags::ADMIN);
+    command("CLUSTER SETSLOT", b"$7\r\nCLUSTER\r\n$7\r\nSETSLOT\r\n", 2, -4, "Redis 3.0.0").flags(Flags::ADMIN);
 /// `CLUSTER SHARDS`.
 pub static CLUSTER_SHARDS: CommandSpec =
-    command("CLUSTER SHARDS", b"$7\r\nCLUSTER\r\n$6\r\nSHARDS\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLUSTER SHARDS", b"$7\r\nCLUSTER\r\n$6\r\nSHARDS\r\n", 2, 2, "Redis 7.0.0").flags(Flags::READONLY);
 /// `CLUSTER SLAVES`.
 pub static CLUSTER_SLAVES: CommandSpec =
-    command("CLUSTER SLAVES", b"$7\r\nCLUSTER\r\n$6\r\nSLAVES\r\n", 2, 3).flags(Flags::READONLY.and(Flags::ADMIN));
+    command("CLUSTER SLAVES", b"$7\r\nCLUSTER\r\n$6\r\nSLAVES\r\n", 2, 3, "Redis 3.0.0")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `CLUSTER SLOT-STATS`.
 pub static CLUSTER_SLOT_STATS: CommandSpec =
-    command("CLUSTER SLOT-STATS", b"$7\r\nCLUSTER\r\n$10\r\nSLOT-STATS\r\n", 2, -4)
+    command("CLUSTER SLOT-STATS", b"$7\r\nCLUSTER\r\n$10\r\nSLOT-STATS\r\n", 2, -4, "Valkey 8.0.0")
         .flags(Flags::READONLY)
         .across(RequestPolicy::AllShards, ResponsePolicy::Default);
 /// `CLUSTER SLOTS`.
 pub static CLUSTER_SLOTS: CommandSpec =
-    command("CLUSTER SLOTS", b"$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n", 2, 2).flags(Flags::READONLY);
+    command("CLUSTER SLOTS", b"$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n", 2, 2, "Redis 3.0.0").flags(Flags::READONLY);
+/// `CLUSTER SYNCSLOTS`.
+pub static CLUSTER_SYNCSLOTS: CommandSpec =
+    command("CLUSTER SYNCSLOTS", b"$7\r\nCLUSTER\r\n$9\r\nSYNCSLOTS\r\n", 2, -3, "Valkey 9.0.0").flags(Flags::ADMIN);
+/// `CLUSTERSCAN`.
+pub static CLUSTERSCAN: CommandSpec =
+    command("CLUSTERSCAN", b"$11\r\nCLUSTERSCAN\r\n", 1, -2, "Valkey 9.1.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `CMS.INCRBY`.
+pub static CMS_INCRBY: CommandSpec = command(
+    "CMS.INCRBY",
+    b"$10\r\nCMS.INCRBY\r\n",
+    1,
+    -4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CMS.INFO`.
+pub static CMS_INFO: CommandSpec = command(
+    "CMS.INFO",
+    b"$8\r\nCMS.INFO\r\n",
+    1,
+    2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `CMS.INITBYDIM`.
+pub static CMS_INITBYDIM: CommandSpec = command(
+    "CMS.INITBYDIM",
+    b"$13\r\nCMS.INITBYDIM\r\n",
+    1,
+    4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CMS.INITBYPROB`.
+pub static CMS_INITBYPROB: CommandSpec = command(
+    "CMS.INITBYPROB",
+    b"$14\r\nCMS.INITBYPROB\r\n",
+    1,
+    4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `CMS.MERGE`.
+pub static CMS_MERGE: CommandSpec = command(
+    "CMS.MERGE",
+    b"$9\r\nCMS.MERGE\r\n",
+    1,
+    -4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_ZUNIONSTORE);
+/// `CMS.QUERY`.
+pub static CMS_QUERY: CommandSpec = command(
+    "CMS.QUERY",
+    b"$9\r\nCMS.QUERY\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
 /// `COMMAND`.
-pub static COMMAND: CommandSpec = command("COMMAND", b"$7\r\nCOMMAND\r\n", 1, -1).flags(Flags::READONLY);
+pub static COMMAND: CommandSpec =
+    command("COMMAND", b"$7\r\nCOMMAND\r\n", 1, -1, "Redis 2.8.13").flags(Flags::READONLY);
 /// `COMMAND COUNT`.
 pub static COMMAND_COUNT: CommandSpec =
-    command("COMMAND COUNT", b"$7\r\nCOMMAND\r\n$5\r\nCOUNT\r\n", 2, 2).flags(Flags::READONLY);
+    command("COMMAND COUNT", b"$7\r\nCOMMAND\r\n$5\r\nCOUNT\r\n", 2, 2, "Redis 2.8.13").flags(Flags::READONLY);
 /// `COMMAND DOCS`.
 pub static COMMAND_DOCS: CommandSpec =
-    command("COMMAND DOCS", b"$7\r\nCOMMAND\r\n$4\r\nDOCS\r\n", 2, -2).flags(Flags::READONLY);
+    command("COMMAND DOCS", b"$7\r\nCOMMAND\r\n$4\r\nDOCS\r\n", 2, -2, "Redis 7.0.0").flags(Flags::READONLY);
 /// `COMMAND GETKEYS`.
 pub static COMMAND_GETKEYS: CommandSpec =
-    command("COMMAND GETKEYS", b"$7\r\nCOMMAND\r\n$7\r\nGETKEYS\r\n", 2, -3).flags(Flags::READONLY);
+    command("COMMAND GETKEYS", b"$7\r\nCOMMAND\r\n$7\r\nGETKEYS\r\n", 2, -3, "Redis 2.8.13").flags(Flags::READONLY);
 /// `COMMAND GETKEYSANDFLAGS`.
 pub static COMMAND_GETKEYSANDFLAGS: CommandSpec =
-    command("COMMAND GETKEYSANDFLAGS", b"$7\r\nCOMMAND\r\n$15\r\nGETKEYSANDFLAGS\r\n", 2, -3).flags(Flags::READONLY);
+    command("COMMAND GETKEYSANDFLAGS", b"$7\r\nCOMMAND\r\n$15\r\nGETKEYSANDFLAGS\r\n", 2, -3, "Redis 7.0.0")
+        .flags(Flags::READONLY);
 /// `COMMAND HELP`.
 pub static COMMAND_HELP: CommandSpec =
-    command("COMMAND HELP", b"$7\r\nCOMMAND\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("COMMAND HELP", b"$7\r\nCOMMAND\r\n$4\r\nHELP\r\n", 2, 2, "Redis 5.0.0").flags(Flags::READONLY);
 /// `COMMAND INFO`.
 pub static COMMAND_INFO: CommandSpec =
-    command("COMMAND INFO", b"$7\r\nCOMMAND\r\n$4\r\nINFO\r\n", 2, -2).flags(Flags::READONLY);
+    command("COMMAND INFO", b"$7\r\nCOMMAND\r\n$4\r\nINFO\r\n", 2, -2, "Redis 2.8.13").flags(Flags::READONLY);
 /// `COMMAND LIST`.
 pub static COMMAND_LIST: CommandSpec =
-    command("COMMAND LIST", b"$7\r\nCOMMAND\r\n$4\r\nLIST\r\n", 2, -2).flags(Flags::READONLY);
+    command("COMMAND LIST", b"$7\r\nCOMMAND\r\n$4\r\nLIST\r\n", 2, -2, "Redis 7.0.0").flags(Flags::READONLY);
+/// `COMMANDLOG`, with a subcommand as its first argument.
+pub static COMMANDLOG: CommandSpec =
+    command("COMMANDLOG", b"$10\r\nCOMMANDLOG\r\n", 1, -2, "Valkey 8.1.0").flags(Flags::ADMIN);
+/// `COMMANDLOG GET`.
+pub static COMMANDLOG_GET: CommandSpec =
+    command("COMMANDLOG GET", b"$10\r\nCOMMANDLOG\r\n$3\r\nGET\r\n", 2, 4, "Valkey 8.1.0")
+        .flags(Flags::READONLY.and(Flags::ADMIN))
+        .across(RequestPolicy::AllNodes, ResponsePolicy::Default);
+/// `COMMANDLOG HELP`.
+pub static COMMANDLOG_HELP: CommandSpec =
+    command("COMMANDLOG HELP", b"$10\r\nCOMMANDLOG\r\n$4\r\nHELP\r\n", 2, 2, "Valkey 8.1.0").flags(Flags::READONLY);
+/// `COMMANDLOG LEN`.
+pub static COMMANDLOG_LEN: CommandSpec =
+    command("COMMANDLOG LEN", b"$10\r\nCOMMANDLOG\r\n$3\r\nLEN\r\n", 2, 3, "Valkey 8.1.0")
+        .flags(Flags::READONLY.and(Flags::ADMIN))
+        .across(RequestPolicy::AllNodes, ResponsePolicy::AggSum);
+/// `COMMANDLOG RESET`.
+pub static COMMANDLOG_RESET: CommandSpec =
+    command("COMMANDLOG RESET", b"$10\r\nCOMMANDLOG\r\n$5\r\nRESET\r\n", 2, 3, "Valkey 8.1.0")
+        .flags(Flags::ADMIN)
+        .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `CONFIG`, with a subcommand as its first argument.
-pub static CONFIG: CommandSpec = command("CONFIG", b"$6\r\nCONFIG\r\n", 1, -2).flags(Flags::ADMIN);
+pub static CONFIG: CommandSpec = command("CONFIG", b"$6\r\nCONFIG\r\n", 1, -2, "Redis 2.0.0").flags(Flags::ADMIN);
 /// `CONFIG GET`.
-pub static CONFIG_GET: CommandSpec =
-    command("CONFIG GET", b"$6\r\nCONFIG\r\n$3\r\nGET\r\n", 2, -3).flags(Flags::READONLY.and(Flags::ADMIN));
+pub static CONFIG_GET: CommandSpec = command("CONFIG GET", b"$6\r\nCONFIG\r\n$3\r\nGET\r\n", 2, -3, "Redis 2.0.0")
+    .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `CONFIG HELP`.
 pub static CONFIG_HELP: CommandSpec =
-    command("CONFIG HELP", b"$6\r\nCONFIG\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("CONFIG HELP", b"$6\r\nCONFIG\r\n$4\r\nHELP\r\n", 2, 2, "Redis 5.0.0").flags(Flags::READONLY);
 /// `CONFIG RESETSTAT`.
-pub static CONFIG_RESETSTAT: CommandSpec = command("CONFIG RESETSTAT", b"$6\r\nCONFIG\r\n$9\r\nRESETSTAT\r\n", 2, 2)
-    .flags(Flags::ADMIN)
-    .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
+pub static CONFIG_RESETSTAT: CommandSpec =
+    command("CONFIG RESETSTAT", b"$6\r\nCONFIG\r\n$9\r\nRESETSTAT\r\n", 2, 2, "Redis 2.0.0")
+        .flags(Flags::ADMIN)
+        .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `CONFIG REWRITE`.
-pub static CONFIG_REWRITE: CommandSpec = command("CONFIG REWRITE", b"$6\r\nCONFIG\r\n$7\r\nREWRITE\r\n", 2, 2)
-    .flags(Flags::ADMIN)
-    .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
+pub static CONFIG_REWRITE: CommandSpec =
+    command("CONFIG REWRITE", b"$6\r\nCONFIG\r\n$7\r\nREWRITE\r\n", 2, 2, "Redis 2.8.0")
+        .flags(Flags::ADMIN)
+        .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `CONFIG SET`.
-pub static CONFIG_SET: CommandSpec = command("CONFIG SET", b"$6\r\nCONFIG\r\n$3\r\nSET\r\n", 2, -4)
+pub static CONFIG_SET: CommandSpec = command("CONFIG SET", b"$6\r\nCONFIG\r\n$3\r\nSET\r\n", 2, -4, "Redis 2.0.0")
     .flags(Flags::ADMIN)
     .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `COPY`.
-pub static COPY: CommandSpec = command("COPY", b"$4\r\nCOPY\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_RENAME);
+pub static COPY: CommandSpec =
+    command("COPY", b"$4\r\nCOPY\r\n", 1, -3, "Redis 6.2.0").flags(Flags::WRITE).keys(LIKE_RENAME);
 /// `DBSIZE`.
-pub static DBSIZE: CommandSpec = command("DBSIZE", b"$6\r\nDBSIZE\r\n", 1, 1)
+pub static DBSIZE: CommandSpec = command("DBSIZE", b"$6\r\nDBSIZE\r\n", 1, 1, "Redis 1.0.0")
     .flags(Flags::READONLY)
     .across(RequestPolicy::AllShards, ResponsePolicy::AggSum);
 /// `DEBUG`.
-pub static DEBUG: CommandSpec = command("DEBUG", b"$5\r\nDEBUG\r\n", 1, -2).flags(Flags::ADMIN);
+pub static DEBUG: CommandSpec = command("DEBUG", b"$5\r\nDEBUG\r\n", 1, -2, "Redis 1.0.0").flags(Flags::ADMIN);
 /// `DECR`.
-pub static DECR: CommandSpec = command("DECR", b"$4\r\nDECR\r\n", 1, 2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static DECR: CommandSpec =
+    command("DECR", b"$4\r\nDECR\r\n", 1, 2, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `DECRBY`.
-pub static DECRBY: CommandSpec = command("DECRBY", b"$6\r\nDECRBY\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static DECRBY: CommandSpec =
+    command("DECRBY", b"$6\r\nDECRBY\r\n", 1, 3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `DEL`.
-pub static DEL: CommandSpec = command("DEL", b"$3\r\nDEL\r\n", 1, -2)
+pub static DEL: CommandSpec = command("DEL", b"$3\r\nDEL\r\n", 1, -2, "Redis 1.0.0")
     .flags(Flags::WRITE)
     .keys(LIKE_MGET)
     .across(RequestPolicy::MultiShard, ResponsePolicy::AggSum);
 /// `DELEX`.
-pub static DELEX: CommandSpec = command("DELEX", b"$5\r\nDELEX\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static DELEX: CommandSpec =
+    command("DELEX", b"$5\r\nDELEX\r\n", 1, -2, "Redis 8.4.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `DELIFEQ`.
-pub static DELIFEQ: CommandSpec = command("DELIFEQ", b"$7\r\nDELIFEQ\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static DELIFEQ: CommandSpec =
+    command("DELIFEQ", b"$7\r\nDELIFEQ\r\n", 1, 3, "Valkey 9.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `DIGEST`.
-pub static DIGEST: CommandSpec = command("DIGEST", b"$6\r\nDIGEST\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static DIGEST: CommandSpec =
+    command("DIGEST", b"$6\r\nDIGEST\r\n", 1, 2, "Redis 8.4.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `DISCARD`.
-pub static DISCARD: CommandSpec = command("DISCARD", b"$7\r\nDISCARD\r\n", 1, 1).flags(Flags::CONNECTION_STATE);
+pub static DISCARD: CommandSpec =
+    command("DISCARD", b"$7\r\nDISCARD\r\n", 1, 1, "Redis 2.0.0").flags(Flags::CONNECTION_STATE);
 /// `DUMP`.
-pub static DUMP: CommandSpec = command("DUMP", b"$4\r\nDUMP\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static DUMP: CommandSpec =
+    command("DUMP", b"$4\r\nDUMP\r\n", 1, 2, "Redis 2.6.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ECHO`.
-pub static ECHO: CommandSpec = command("ECHO", b"$4\r\nECHO\r\n", 1, 2).flags(Flags::READONLY);
+pub static ECHO: CommandSpec = command("ECHO", b"$4\r\nECHO\r\n", 1, 2, "Redis 1.0.0").flags(Flags::READONLY);
 /// `EVAL`.
-pub static EVAL: CommandSpec = command("EVAL", b"$4\r\nEVAL\r\n", 1, -3).flags(Flags::RUNS_CODE).keys(LIKE_EVAL);
+pub static EVAL: CommandSpec =
+    command("EVAL", b"$4\r\nEVAL\r\n", 1, -3, "Redis 2.6.0").flags(Flags::RUNS_CODE).keys(LIKE_EVAL);
 /// `EVALSHA`.
 pub static EVALSHA: CommandSpec =
-    command("EVALSHA", b"$7\r\nEVALSHA\r\n", 1, -3).flags(Flags::RUNS_CODE).keys(LIKE_EVAL);
+    command("EVALSHA", b"$7\r\nEVALSHA\r\n", 1, -3, "Redis 2.6.0").flags(Flags::RUNS_CODE).keys(LIKE_EVAL);
 /// `EVALSHA_RO`.
-pub static EVALSHA_RO: CommandSpec =
-    command("EVALSHA_RO", b"$10\r\nEVALSHA_RO\r\n", 1, -3).flags(Flags::READONLY.and(Flags::RUNS_CODE)).keys(LIKE_EVAL);
+pub static EVALSHA_RO: CommandSpec = command("EVALSHA_RO", b"$10\r\nEVALSHA_RO\r\n", 1, -3, "Redis 7.0.0")
+    .flags(Flags::READONLY.and(Flags::RUNS_CODE))
+    .keys(LIKE_EVAL);
 /// `EVAL_RO`.
-pub static EVAL_RO: CommandSpec =
-    command("EVAL_RO", b"$7\r\nEVAL_RO\r\n", 1, -3).flags(Flags::READONLY.and(Flags::RUNS_CODE)).keys(LIKE_EVAL);
+pub static EVAL_RO: CommandSpec = command("EVAL_RO", b"$7\r\nEVAL_RO\r\n", 1, -3, "Redis 7.0.0")
+    .flags(Flags::READONLY.and(Flags::RUNS_CODE))
+    .keys(LIKE_EVAL);
 /// `EXEC`.
-pub static EXEC: CommandSpec = command("EXEC", b"$4\r\nEXEC\r\n", 1, 1).flags(Flags::CONNECTION_STATE);
+pub static EXEC: CommandSpec = command("EXEC", b"$4\r\nEXEC\r\n", 1, 1, "Redis 1.2.0").flags(Flags::CONNECTION_STATE);
 /// `EXISTS`.
-pub static EXISTS: CommandSpec = command("EXISTS", b"$6\r\nEXISTS\r\n", 1, -2)
+pub static EXISTS: CommandSpec = command("EXISTS", b"$6\r\nEXISTS\r\n", 1, -2, "Redis 1.0.0")
     .flags(Flags::READONLY)
     .keys(LIKE_MGET)
     .across(RequestPolicy::MultiShard, ResponsePolicy::AggSum);
 /// `EXPIRE`.
-pub static EXPIRE: CommandSpec = command("EXPIRE", b"$6\r\nEXPIRE\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static EXPIRE: CommandSpec =
+    command("EXPIRE", b"$6\r\nEXPIRE\r\n", 1, -3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `EXPIREAT`.
-pub static EXPIREAT: CommandSpec = command("EXPIREAT", b"$8\r\nEXPIREAT\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static EXPIREAT: CommandSpec =
+    command("EXPIREAT", b"$8\r\nEXPIREAT\r\n", 1, -3, "Redis 1.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `EXPIRETIME`.
 pub static EXPIRETIME: CommandSpec =
-    command("EXPIRETIME", b"$10\r\nEXPIRETIME\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+    command("EXPIRETIME", b"$10\r\nEXPIRETIME\r\n", 1, 2, "Redis 7.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `FAILOVER`.
-pub static FAILOVER: CommandSpec = command("FAILOVER", b"$8\r\nFAILOVER\r\n", 1, -1).flags(Flags::ADMIN);
+pub static FAILOVER: CommandSpec = command("FAILOVER", b"$8\r\nFAILOVER\r\n", 1, -1, "Redis 6.2.0").flags(Flags::ADMIN);
 /// `FCALL`.
-pub static FCALL: CommandSpec = command("FCALL", b"$5\r\nFCALL\r\n", 1, -3).flags(Flags::RUNS_CODE).keys(LIKE_EVAL);
+pub static FCALL: CommandSpec =
+    command("FCALL", b"$5\r\nFCALL\r\n", 1, -3, "Redis 7.0.0").flags(Flags::RUNS_CODE).keys(LIKE_EVAL);
 /// `FCALL_RO`.
-pub static FCALL_RO: CommandSpec =
-    command("FCALL_RO", b"$8\r\nFCALL_RO\r\n", 1, -3).flags(Flags::READONLY.and(Flags::RUNS_CODE)).keys(LIKE_EVAL);
+pub static FCALL_RO: CommandSpec = command("FCALL_RO", b"$8\r\nFCALL_RO\r\n", 1, -3, "Redis 7.0.0")
+    .flags(Flags::READONLY.and(Flags::RUNS_CODE))
+    .keys(LIKE_EVAL);
 /// `FLUSHALL`.
-pub static FLUSHALL: CommandSpec = command("FLUSHALL", b"$8\r\nFLUSHALL\r\n", 1, -1)
+pub static FLUSHALL: CommandSpec = command("FLUSHALL", b"$8\r\nFLUSHALL\r\n", 1, -1, "Redis 1.0.0")
     .flags(Flags::WRITE)
     .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
 /// `FLUSHDB`.
-pub static FLUSHDB: CommandSpec = command("FLUSHDB", b"$7\r\nFLUSHDB\r\n", 1, -1)
+pub static FLUSHDB: CommandSpec = command("FLUSHDB", b"$7\r\nFLUSHDB\r\n", 1, -1, "Redis 1.0.0")
     .flags(Flags::WRITE)
     .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
+/// `FT.AGGREGATE`.
+pub static FT_AGGREGATE: CommandSpec = command(
+    "FT.AGGREGATE",
+    b"$12\r\nFT.AGGREGATE\r\n",
+    1,
+    -3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT.ALIASADD`.
+pub static FT_ALIASADD: CommandSpec = command(
+    "FT.ALIASADD",
+    b"$11\r\nFT.ALIASADD\r\n",
+    1,
+    3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.ALIASDEL`.
+pub static FT_ALIASDEL: CommandSpec = command(
+    "FT.ALIASDEL",
+    b"$11\r\nFT.ALIASDEL\r\n",
+    1,
+    2,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.ALIASUPDATE`.
+pub static FT_ALIASUPDATE: CommandSpec = command(
+    "FT.ALIASUPDATE",
+    b"$14\r\nFT.ALIASUPDATE\r\n",
+    1,
+    3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.ALTER`.
+pub static FT_ALTER: CommandSpec = command(
+    "FT.ALTER",
+    b"$8\r\nFT.ALTER\r\n",
+    1,
+    -5,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.CONFIG GET`.
+pub static FT_CONFIG_GET: CommandSpec = command(
+    "FT.CONFIG GET",
+    b"$9\r\nFT.CONFIG\r\n$3\r\nGET\r\n",
+    2,
+    3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT.CONFIG SET`.
+pub static FT_CONFIG_SET: CommandSpec = command(
+    "FT.CONFIG SET",
+    b"$9\r\nFT.CONFIG\r\n$3\r\nSET\r\n",
+    2,
+    4,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::ADMIN);
+/// `FT.CREATE`.
+pub static FT_CREATE: CommandSpec = command(
+    "FT.CREATE",
+    b"$9\r\nFT.CREATE\r\n",
+    1,
+    -4,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.CURSOR DEL`.
+pub static FT_CURSOR_DEL: CommandSpec = command(
+    "FT.CURSOR DEL",
+    b"$9\r\nFT.CURSOR\r\n$3\r\nDEL\r\n",
+    2,
+    4,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.CURSOR READ`.
+pub static FT_CURSOR_READ: CommandSpec = command(
+    "FT.CURSOR READ",
+    b"$9\r\nFT.CURSOR\r\n$4\r\nREAD\r\n",
+    2,
+    -4,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.DICTADD`.
+pub static FT_DICTADD: CommandSpec = command(
+    "FT.DICTADD",
+    b"$10\r\nFT.DICTADD\r\n",
+    1,
+    -3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.DICTDEL`.
+pub static FT_DICTDEL: CommandSpec = command(
+    "FT.DICTDEL",
+    b"$10\r\nFT.DICTDEL\r\n",
+    1,
+    -3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.DICTDUMP`.
+pub static FT_DICTDUMP: CommandSpec = command(
+    "FT.DICTDUMP",
+    b"$11\r\nFT.DICTDUMP\r\n",
+    1,
+    2,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT.DROPINDEX`.
+pub static FT_DROPINDEX: CommandSpec = command(
+    "FT.DROPINDEX",
+    b"$12\r\nFT.DROPINDEX\r\n",
+    1,
+    -2,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.EXPLAIN`.
+pub static FT_EXPLAIN: CommandSpec = command(
+    "FT.EXPLAIN",
+    b"$10\r\nFT.EXPLAIN\r\n",
+    1,
+    -3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT.INFO`.
+pub static FT_INFO: CommandSpec = command(
+    "FT.INFO",
+    b"$7\r\nFT.INFO\r\n",
+    1,
+    2,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT.PROFILE`.
+pub static FT_PROFILE: CommandSpec = command(
+    "FT.PROFILE",
+    b"$10\r\nFT.PROFILE\r\n",
+    1,
+    -5,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT.SEARCH`.
+pub static FT_SEARCH: CommandSpec = command(
+    "FT.SEARCH",
+    b"$9\r\nFT.SEARCH\r\n",
+    1,
+    -3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT.SPELLCHECK`.
+pub static FT_SPELLCHECK: CommandSpec = command(
+    "FT.SPELLCHECK",
+    b"$13\r\nFT.SPELLCHECK\r\n",
+    1,
+    -3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT.SUGADD`.
+pub static FT_SUGADD: CommandSpec = command(
+    "FT.SUGADD",
+    b"$9\r\nFT.SUGADD\r\n",
+    1,
+    -4,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `FT.SUGDEL`.
+pub static FT_SUGDEL: CommandSpec = command(
+    "FT.SUGDEL",
+    b"$9\r\nFT.SUGDEL\r\n",
+    1,
+    3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `FT.SUGGET`.
+pub static FT_SUGGET: CommandSpec = command(
+    "FT.SUGGET",
+    b"$9\r\nFT.SUGGET\r\n",
+    1,
+    -3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `FT.SUGLEN`.
+pub static FT_SUGLEN: CommandSpec = command(
+    "FT.SUGLEN",
+    b"$9\r\nFT.SUGLEN\r\n",
+    1,
+    2,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `FT.SYNDUMP`.
+pub static FT_SYNDUMP: CommandSpec = command(
+    "FT.SYNDUMP",
+    b"$10\r\nFT.SYNDUMP\r\n",
+    1,
+    2,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT.SYNUPDATE`.
+pub static FT_SYNUPDATE: CommandSpec = command(
+    "FT.SYNUPDATE",
+    b"$12\r\nFT.SYNUPDATE\r\n",
+    1,
+    -4,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::WRITE);
+/// `FT.TAGVALS`.
+pub static FT_TAGVALS: CommandSpec = command(
+    "FT.TAGVALS",
+    b"$10\r\nFT.TAGVALS\r\n",
+    1,
+    3,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
+/// `FT._LIST`.
+pub static FT_LIST: CommandSpec = command(
+    "FT._LIST",
+    b"$8\r\nFT._LIST\r\n",
+    1,
+    1,
+    "the module RediSearch (a part of Redis Stack and Redis 8) or valkey-search",
+)
+.flags(Flags::READONLY);
 /// `FUNCTION`, with a subcommand as its first argument.
-pub static FUNCTION: CommandSpec = command("FUNCTION", b"$8\r\nFUNCTION\r\n", 1, -2).flags(Flags::WRITE);
+pub static FUNCTION: CommandSpec = command("FUNCTION", b"$8\r\nFUNCTION\r\n", 1, -2, "Redis 7.0.0").flags(Flags::WRITE);
 /// `FUNCTION DELETE`.
-pub static FUNCTION_DELETE: CommandSpec = command("FUNCTION DELETE", b"$8\r\nFUNCTION\r\n$6\r\nDELETE\r\n", 2, 3)
-    .flags(Flags::WRITE)
-    .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
+pub static FUNCTION_DELETE: CommandSpec =
+    command("FUNCTION DELETE", b"$8\r\nFUNCTION\r\n$6\r\nDELETE\r\n", 2, 3, "Redis 7.0.0")
+        .flags(Flags::WRITE)
+        .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
 /// `FUNCTION DUMP`.
 pub static FUNCTION_DUMP: CommandSpec =
-    command("FUNCTION DUMP", b"$8\r\nFUNCTION\r\n$4\r\nDUMP\r\n", 2, 2).flags(Flags::READONLY);
+    command("FUNCTION DUMP", b"$8\r\nFUNCTION\r\n$4\r\nDUMP\r\n", 2, 2, "Redis 7.0.0").flags(Flags::READONLY);
 /// `FUNCTION FLUSH`.
-pub static FUNCTION_FLUSH: CommandSpec = command("FUNCTION FLUSH", b"$8\r\nFUNCTION\r\n$5\r\nFLUSH\r\n", 2, -2)
-    .flags(Flags::WRITE)
-    .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
+pub static FUNCTION_FLUSH: CommandSpec =
+    command("FUNCTION FLUSH", b"$8\r\nFUNCTION\r\n$5\r\nFLUSH\r\n", 2, -2, "Redis 7.0.0")
+        .flags(Flags::WRITE)
+        .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
 /// `FUNCTION HELP`.
 pub static FUNCTION_HELP: CommandSpec =
-    command("FUNCTION HELP", b"$8\r\nFUNCTION\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("FUNCTION HELP", b"$8\r\nFUNCTION\r\n$4\r\nHELP\r\n", 2, 2, "Redis 7.0.0").flags(Flags::READONLY);
 /// `FUNCTION KILL`.
-pub static FUNCTION_KILL: CommandSpec = command("FUNCTION KILL", b"$8\r\nFUNCTION\r\n$4\r\nKILL\r\n", 2, 2)
-    .flags(Flags::WHILE_BUSY)
-    .across(RequestPolicy::AllShards, ResponsePolicy::OneSucceeded);
+pub static FUNCTION_KILL: CommandSpec =
+    command("FUNCTION KILL", b"$8\r\nFUNCTION\r\n$4\r\nKILL\r\n", 2, 2, "Redis 7.0.0")
+        .flags(Flags::WHILE_BUSY)
+        .across(RequestPolicy::AllShards, ResponsePolicy::OneSucceeded);
 /// `FUNCTION LIST`.
 pub static FUNCTION_LIST: CommandSpec =
-    command("FUNCTION LIST", b"$8\r\nFUNCTION\r\n$4\r\nLIST\r\n", 2, -2).flags(Flags::READONLY);
+    command("FUNCTION LIST", b"$8\r\nFUNCTION\r\n$4\r\nLIST\r\n", 2, -2, "Redis 7.0.0").flags(Flags::READONLY);
 /// `FUNCTION LOAD`.
-pub static FUNCTION_LOAD: CommandSpec = command("FUNCTION LOAD", b"$8\r\nFUNCTION\r\n$4\r\nLOAD\r\n", 2, -3)
-    .flags(Flags::WRITE)
-    .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
+pub static FUNCTION_LOAD: CommandSpec =
+    command("FUNCTION LOAD", b"$8\r\nFUNCTION\r\n$4\r\nLOAD\r\n", 2, -3, "Redis 7.0.0")
+        .flags(Flags::WRITE)
+        .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
 /// `FUNCTION RESTORE`.
-pub static FUNCTION_RESTORE: CommandSpec = command("FUNCTION RESTORE", b"$8\r\nFUNCTION\r\n$7\r\nRESTORE\r\n", 2, -3)
-    .flags(Flags::WRITE)
-    .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
+pub static FUNCTION_RESTORE: CommandSpec =
+    command("FUNCTION RESTORE", b"$8\r\nFUNCTION\r\n$7\r\nRESTORE\r\n", 2, -3, "Redis 7.0.0")
+        .flags(Flags::WRITE)
+        .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
 /// `FUNCTION STATS`.
-pub static FUNCTION_STATS: CommandSpec = command("FUNCTION STATS", b"$8\r\nFUNCTION\r\n$5\r\nSTATS\r\n", 2, 2)
-    .flags(Flags::READONLY.and(Flags::WHILE_BUSY))
-    .across(RequestPolicy::AllShards, ResponsePolicy::Special);
+pub static FUNCTION_STATS: CommandSpec =
+    command("FUNCTION STATS", b"$8\r\nFUNCTION\r\n$5\r\nSTATS\r\n", 2, 2, "Redis 7.0.0")
+        .flags(Flags::READONLY.and(Flags::WHILE_BUSY))
+        .across(RequestPolicy::AllShards, ResponsePolicy::Special);
 /// `GEOADD`.
-pub static GEOADD: CommandSpec = command("GEOADD", b"$6\r\nGEOADD\r\n", 1, -5).flags(Flags::WRITE).keys(LIKE_GET);
+pub static GEOADD: CommandSpec =
+    command("GEOADD", b"$6\r\nGEOADD\r\n", 1, -5, "Redis 3.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `GEODIST`.
-pub static GEODIST: CommandSpec = command("GEODIST", b"$7\r\nGEODIST\r\n", 1, -4).flags(Flags::READONLY).keys(LIKE_GET);
+pub static GEODIST: CommandSpec =
+    command("GEODIST", b"$7\r\nGEODIST\r\n", 1, -4, "Redis 3.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `GEOHASH`.
-pub static GEOHASH: CommandSpec = command("GEOHASH", b"$7\r\nGEOHASH\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static GEOHASH: CommandSpec =
+    command("GEOHASH", b"$7\r\nGEOHASH\r\n", 1, -2, "Redis 3.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `GEOPOS`.
-pub static GEOPOS: CommandSpec = command("GEOPOS", b"$6\r\nGEOPOS\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static GEOPOS: CommandSpec =
+    command("GEOPOS", b"$6\r\nGEOPOS\r\n", 1, -2, "Redis 3.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `GEORADIUS`.
 pub static GEORADIUS: CommandSpec =
-    command("GEORADIUS", b"$9\r\nGEORADIUS\r\n", 1, -6).flags(Flags::WRITE).keys(LIKE_GEORADIUS);
+    command("GEORADIUS", b"$9\r\nGEORADIUS\r\n", 1, -6, "Redis 3.2.0").flags(Flags::WRITE).keys(LIKE_GEORADIUS);
 /// `GEORADIUSBYMEMBER`.
-pub static GEORADIUSBYMEMBER: CommandSpec = command("GEORADIUSBYMEMBER", b"$17\r\nGEORADIUSBYMEMBER\r\n", 1, -5)
-    .flags(Flags::WRITE)
-    .keys(LIKE_GEORADIUSBYMEMBER);
+pub static GEORADIUSBYMEMBER: CommandSpec =
+    command("GEORADIUSBYMEMBER", b"$17\r\nGEORADIUSBYMEMBER\r\n", 1, -5, "Redis 3.2.0")
+        .flags(Flags::WRITE)
+        .keys(LIKE_GEORADIUSBYMEMBER);
 /// `GEORADIUSBYMEMBER_RO`.
 pub static GEORADIUSBYMEMBER_RO: CommandSpec =
-    command("GEORADIUSBYMEMBER_RO", b"$20\r\nGEORADIUSBYMEMBER_RO\r\n", 1, -5).flags(Flags::READONLY).keys(LIKE_GET);
+    command("GEORADIUSBYMEMBER_RO", b"$20\r\nGEORADIUSBYMEMBER_RO\r\n", 1, -5, "Redis 3.2.10")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `GEORADIUS_RO`.
 pub static GEORADIUS_RO: CommandSpec =
-    command("GEORADIUS_RO", b"$12\r\nGEORADIUS_RO\r\n", 1, -6).flags(Flags::READONLY).keys(LIKE_GET);
+    command("GEORADIUS_RO", b"$12\r\nGEORADIUS_RO\r\n", 1, -6, "Redis 3.2.10").flags(Flags::READONLY).keys(LIKE_GET);
 /// `GEOSEARCH`.
 pub static GEOSEARCH: CommandSpec =
-    command("GEOSEARCH", b"$9\r\nGEOSEARCH\r\n", 1, -7).flags(Flags::READONLY).keys(LIKE_GET);
+    command("GEOSEARCH", b"$9\r\nGEOSEARCH\r\n", 1, -7, "Redis 6.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `GEOSEARCHSTORE`.
 pub static GEOSEARCHSTORE: CommandSpec =
-    command("GEOSEARCHSTORE", b"$14\r\nGEOSEARCHSTORE\r\n", 1, -8).flags(Flags::WRITE).keys(LIKE_RENAME);
+    command("GEOSEARCHSTORE", b"$14\r\nGEOSEARCHSTORE\r\n", 1, -8, "Redis 6.2.0").flags(Flags::WRITE).keys(LIKE_RENAME);
 /// `GET`.
-pub static GET: CommandSpec = command("GET", b"$3\r\nGET\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static GET: CommandSpec =
+    command("GET", b"$3\r\nGET\r\n", 1, 2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `GETBIT`.
-pub static GETBIT: CommandSpec = command("GETBIT", b"$6\r\nGETBIT\r\n", 1, 3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static GETBIT: CommandSpec =
+    command("GETBIT", b"$6\r\nGETBIT\r\n", 1, 3, "Redis 2.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `GETDEL`.
-pub static GETDEL: CommandSpec = command("GETDEL", b"$6\r\nGETDEL\r\n", 1, 2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static GETDEL: CommandSpec =
+    command("GETDEL", b"$6\r\nGETDEL\r\n", 1, 2, "Redis 6.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `GETEX`.
-pub static GETEX: CommandSpec = command("GETEX", b"$5\r\nGETEX\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static GETEX: CommandSpec =
+    command("GETEX", b"$5\r\nGETEX\r\n", 1, -2, "Redis 6.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `GETRANGE`.
 pub static GETRANGE: CommandSpec =
-    command("GETRANGE", b"$8\r\nGETRANGE\r\n", 1, 4).flags(Flags::READONLY).keys(LIKE_GET);
+    command("GETRANGE", b"$8\r\nGETRANGE\r\n", 1, 4, "Redis 2.4.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `GETSET`.
-pub static GETSET: CommandSpec = command("GETSET", b"$6\r\nGETSET\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static GETSET: CommandSpec =
+    command("GETSET", b"$6\r\nGETSET\r\n", 1, 3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HDEL`.
-pub static HDEL: CommandSpec = command("HDEL", b"$4\r\nHDEL\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HDEL: CommandSpec =
+    command("HDEL", b"$4\r\nHDEL\r\n", 1, -3, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HELLO`.
-pub static HELLO: CommandSpec = command("HELLO", b"$5\r\nHELLO\r\n", 1, -1).flags(Flags::CONNECTION_STATE);
+pub static HELLO: CommandSpec =
+    command("HELLO", b"$5\r\nHELLO\r\n", 1, -1, "Redis 6.0.0").flags(Flags::CONNECTION_STATE);
 /// `HEXISTS`.
-pub static HEXISTS: CommandSpec = command("HEXISTS", b"$7\r\nHEXISTS\r\n", 1, 3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HEXISTS: CommandSpec =
+    command("HEXISTS", b"$7\r\nHEXISTS\r\n", 1, 3, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HEXPIRE`.
-pub static HEXPIRE: CommandSpec = command("HEXPIRE", b"$7\r\nHEXPIRE\r\n", 1, -6).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HEXPIRE: CommandSpec =
+    command("HEXPIRE", b"$7\r\nHEXPIRE\r\n", 1, -6, "Redis 7.4.0 or Valkey 9.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HEXPIREAT`.
-pub static HEXPIREAT: CommandSpec =
-    command("HEXPIREAT", b"$9\r\nHEXPIREAT\r\n", 1, -6).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HEXPIREAT: CommandSpec = command("HEXPIREAT", b"$9\r\nHEXPIREAT\r\n", 1, -6, "Redis 7.4.0 or Valkey 9.0.0")
+    .flags(Flags::WRITE)
+    .keys(LIKE_GET);
 /// `HEXPIRETIME`.
 pub static HEXPIRETIME: CommandSpec =
-    command("HEXPIRETIME", b"$11\r\nHEXPIRETIME\r\n", 1, -5).flags(Flags::READONLY).keys(LIKE_GET);
+    command("HEXPIRETIME", b"$11\r\nHEXPIRETIME\r\n", 1, -5, "Redis 7.4.0 or Valkey 9.0.0")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `HGET`.
-pub static HGET: CommandSpec = command("HGET", b"$4\r\nHGET\r\n", 1, 3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HGET: CommandSpec =
+    command("HGET", b"$4\r\nHGET\r\n", 1, 3, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HGETALL`.
-pub static HGETALL: CommandSpec = command("HGETALL", b"$7\r\nHGETALL\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HGETALL: CommandSpec =
+    command("HGETALL", b"$7\r\nHGETALL\r\n", 1, 2, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HGETDEL`.
-pub static HGETDEL: CommandSpec = command("HGETDEL", b"$7\r\nHGETDEL\r\n", 1, -5).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HGETDEL: CommandSpec =
+    command("HGETDEL", b"$7\r\nHGETDEL\r\n", 1, -5, "Redis 8.0.0 or Valkey 9.1.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HGETEX`.
-pub static HGETEX: CommandSpec = command("HGETEX", b"$6\r\nHGETEX\r\n", 1, -5).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HGETEX: CommandSpec =
+    command("HGETEX", b"$6\r\nHGETEX\r\n", 1, -5, "Redis 8.0.0 or Valkey 9.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HINCRBY`.
-pub static HINCRBY: CommandSpec = command("HINCRBY", b"$7\r\nHINCRBY\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HINCRBY: CommandSpec =
+    command("HINCRBY", b"$7\r\nHINCRBY\r\n", 1, 4, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HINCRBYFLOAT`.
 pub static HINCRBYFLOAT: CommandSpec =
-    command("HINCRBYFLOAT", b"$12\r\nHINCRBYFLOAT\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+    command("HINCRBYFLOAT", b"$12\r\nHINCRBYFLOAT\r\n", 1, 4, "Redis 2.6.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HKEYS`.
-pub static HKEYS: CommandSpec = command("HKEYS", b"$5\r\nHKEYS\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HKEYS: CommandSpec =
+    command("HKEYS", b"$5\r\nHKEYS\r\n", 1, 2, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HLEN`.
-pub static HLEN: CommandSpec = command("HLEN", b"$4\r\nHLEN\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HLEN: CommandSpec =
+    command("HLEN", b"$4\r\nHLEN\r\n", 1, 2, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HMGET`.
-pub static HMGET: CommandSpec = command("HMGET", b"$5\r\nHMGET\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HMGET: CommandSpec =
+    command("HMGET", b"$5\r\nHMGET\r\n", 1, -3, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HMSET`.
-pub static HMSET: CommandSpec = command("HMSET", b"$5\r\nHMSET\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HMSET: CommandSpec =
+    command("HMSET", b"$5\r\nHMSET\r\n", 1, -4, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HPERSIST`.
-pub static HPERSIST: CommandSpec = command("HPERSIST", b"$8\r\nHPERSIST\r\n", 1, -5).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HPERSIST: CommandSpec =
+    command("HPERSIST", b"$8\r\nHPERSIST\r\n", 1, -5, "Redis 7.4.0 or Valkey 9.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HPEXPIRE`.
-pub static HPEXPIRE: CommandSpec = command("HPEXPIRE", b"$8\r\nHPEXPIRE\r\n", 1, -6).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HPEXPIRE: CommandSpec =
+    command("HPEXPIRE", b"$8\r\nHPEXPIRE\r\n", 1, -6, "Redis 7.4.0 or Valkey 9.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HPEXPIREAT`.
 pub static HPEXPIREAT: CommandSpec =
-    command("HPEXPIREAT", b"$10\r\nHPEXPIREAT\r\n", 1, -6).flags(Flags::WRITE).keys(LIKE_GET);
+    command("HPEXPIREAT", b"$10\r\nHPEXPIREAT\r\n", 1, -6, "Redis 7.4.0 or Valkey 9.0.0")
+        .flags(Flags::WRITE)
+        .keys(LIKE_GET);
 /// `HPEXPIRETIME`.
 pub static HPEXPIRETIME: CommandSpec =
-    command("HPEXPIRETIME", b"$12\r\nHPEXPIRETIME\r\n", 1, -5).flags(Flags::READONLY).keys(LIKE_GET);
+    command("HPEXPIRETIME", b"$12\r\nHPEXPIRETIME\r\n", 1, -5, "Redis 7.4.0 or Valkey 9.0.0")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `HPTTL`.
-pub static HPTTL: CommandSpec = command("HPTTL", b"$5\r\nHPTTL\r\n", 1, -5).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HPTTL: CommandSpec =
+    command("HPTTL", b"$5\r\nHPTTL\r\n", 1, -5, "Redis 7.4.0 or Valkey 9.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HRANDFIELD`.
 pub static HRANDFIELD: CommandSpec =
-    command("HRANDFIELD", b"$10\r\nHRANDFIELD\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_GET);
+    command("HRANDFIELD", b"$10\r\nHRANDFIELD\r\n", 1, -2, "Redis 6.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HSCAN`.
-pub static HSCAN: CommandSpec = command("HSCAN", b"$5\r\nHSCAN\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HSCAN: CommandSpec =
+    command("HSCAN", b"$5\r\nHSCAN\r\n", 1, -3, "Redis 2.8.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HSET`.
-pub static HSET: CommandSpec = command("HSET", b"$4\r\nHSET\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HSET: CommandSpec =
+    command("HSET", b"$4\r\nHSET\r\n", 1, -4, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HSETEX`.
-pub static HSETEX: CommandSpec = command("HSETEX", b"$6\r\nHSETEX\r\n", 1, -6).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HSETEX: CommandSpec =
+    command("HSETEX", b"$6\r\nHSETEX\r\n", 1, -6, "Redis 8.0.0 or Valkey 9.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HSETNX`.
-pub static HSETNX: CommandSpec = command("HSETNX", b"$6\r\nHSETNX\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static HSETNX: CommandSpec =
+    command("HSETNX", b"$6\r\nHSETNX\r\n", 1, 4, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `HSTRLEN`.
-pub static HSTRLEN: CommandSpec = command("HSTRLEN", b"$7\r\nHSTRLEN\r\n", 1, 3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HSTRLEN: CommandSpec =
+    command("HSTRLEN", b"$7\r\nHSTRLEN\r\n", 1, 3, "Redis 3.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HTTL`.
-pub static HTTL: CommandSpec = command("HTTL", b"$4\r\nHTTL\r\n", 1, -5).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HTTL: CommandSpec =
+    command("HTTL", b"$4\r\nHTTL\r\n", 1, -5, "Redis 7.4.0 or Valkey 9.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `HVALS`.
-pub static HVALS: CommandSpec = command("HVALS", b"$5\r\nHVALS\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static HVALS: CommandSpec =
+    command("HVALS", b"$5\r\nHVALS\r\n", 1, 2, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `INCR`.
-pub static INCR: CommandSpec = command("INCR", b"$4\r\nINCR\r\n", 1, 2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static INCR: CommandSpec =
+    command("INCR", b"$4\r\nINCR\r\n", 1, 2, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `INCRBY`.
-pub static INCRBY: CommandSpec = command("INCRBY", b"$6\r\nINCRBY\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static INCRBY: CommandSpec =
+    command("INCRBY", b"$6\r\nINCRBY\r\n", 1, 3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `INCRBYFLOAT`.
 pub static INCRBYFLOAT: CommandSpec =
-    command("INCRBYFLOAT", b"$11\r\nINCRBYFLOAT\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_GET);
+    command("INCRBYFLOAT", b"$11\r\nINCRBYFLOAT\r\n", 1, 3, "Redis 2.6.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `INFO`.
-pub static INFO: CommandSpec = command("INFO", b"$4\r\nINFO\r\n", 1, -1)
+pub static INFO: CommandSpec = command("INFO", b"$4\r\nINFO\r\n", 1, -1, "Redis 1.0.0")
     .flags(Flags::READONLY)
     .across(RequestPolicy::AllShards, ResponsePolicy::Special);
+/// `JSON.ARRAPPEND`.
+pub static JSON_ARRAPPEND: CommandSpec = command(
+    "JSON.ARRAPPEND",
+    b"$14\r\nJSON.ARRAPPEND\r\n",
+    1,
+    -4,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.ARRINDEX`.
+pub static JSON_ARRINDEX: CommandSpec = command(
+    "JSON.ARRINDEX",
+    b"$13\r\nJSON.ARRINDEX\r\n",
+    1,
+    -4,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `JSON.ARRINSERT`.
+pub static JSON_ARRINSERT: CommandSpec = command(
+    "JSON.ARRINSERT",
+    b"$14\r\nJSON.ARRINSERT\r\n",
+    1,
+    -5,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.ARRLEN`.
+pub static JSON_ARRLEN: CommandSpec = command(
+    "JSON.ARRLEN",
+    b"$11\r\nJSON.ARRLEN\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `JSON.ARRPOP`.
+pub static JSON_ARRPOP: CommandSpec = command(
+    "JSON.ARRPOP",
+    b"$11\r\nJSON.ARRPOP\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.ARRTRIM`.
+pub static JSON_ARRTRIM: CommandSpec = command(
+    "JSON.ARRTRIM",
+    b"$12\r\nJSON.ARRTRIM\r\n",
+    1,
+    5,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.CLEAR`.
+pub static JSON_CLEAR: CommandSpec = command(
+    "JSON.CLEAR",
+    b"$10\r\nJSON.CLEAR\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.DEBUG MEMORY`.
+pub static JSON_DEBUG_MEMORY: CommandSpec = command(
+    "JSON.DEBUG MEMORY",
+    b"$10\r\nJSON.DEBUG\r\n$6\r\nMEMORY\r\n",
+    2,
+    -3,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `JSON.DEL`.
+pub static JSON_DEL: CommandSpec = command(
+    "JSON.DEL",
+    b"$8\r\nJSON.DEL\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.FORGET`.
+pub static JSON_FORGET: CommandSpec = command(
+    "JSON.FORGET",
+    b"$11\r\nJSON.FORGET\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.GET`.
+pub static JSON_GET: CommandSpec = command(
+    "JSON.GET",
+    b"$8\r\nJSON.GET\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `JSON.MERGE`.
+pub static JSON_MERGE: CommandSpec = command(
+    "JSON.MERGE",
+    b"$10\r\nJSON.MERGE\r\n",
+    1,
+    4,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.MGET`.
+pub static JSON_MGET: CommandSpec = command(
+    "JSON.MGET",
+    b"$9\r\nJSON.MGET\r\n",
+    1,
+    -3,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_BLPOP);
+/// `JSON.MSET`.
+pub static JSON_MSET: CommandSpec = command(
+    "JSON.MSET",
+    b"$9\r\nJSON.MSET\r\n",
+    1,
+    -4,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_JSON_MSET);
+/// `JSON.NUMINCRBY`.
+pub static JSON_NUMINCRBY: CommandSpec = command(
+    "JSON.NUMINCRBY",
+    b"$14\r\nJSON.NUMINCRBY\r\n",
+    1,
+    4,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.NUMMULTBY`.
+pub static JSON_NUMMULTBY: CommandSpec = command(
+    "JSON.NUMMULTBY",
+    b"$14\r\nJSON.NUMMULTBY\r\n",
+    1,
+    4,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.OBJKEYS`.
+pub static JSON_OBJKEYS: CommandSpec = command(
+    "JSON.OBJKEYS",
+    b"$12\r\nJSON.OBJKEYS\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `JSON.OBJLEN`.
+pub static JSON_OBJLEN: CommandSpec = command(
+    "JSON.OBJLEN",
+    b"$11\r\nJSON.OBJLEN\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `JSON.RESP`.
+pub static JSON_RESP: CommandSpec = command(
+    "JSON.RESP",
+    b"$9\r\nJSON.RESP\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `JSON.SET`.
+pub static JSON_SET: CommandSpec = command(
+    "JSON.SET",
+    b"$8\r\nJSON.SET\r\n",
+    1,
+    -4,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.STRAPPEND`.
+pub static JSON_STRAPPEND: CommandSpec = command(
+    "JSON.STRAPPEND",
+    b"$14\r\nJSON.STRAPPEND\r\n",
+    1,
+    4,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.STRLEN`.
+pub static JSON_STRLEN: CommandSpec = command(
+    "JSON.STRLEN",
+    b"$11\r\nJSON.STRLEN\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `JSON.TOGGLE`.
+pub static JSON_TOGGLE: CommandSpec = command(
+    "JSON.TOGGLE",
+    b"$11\r\nJSON.TOGGLE\r\n",
+    1,
+    3,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `JSON.TYPE`.
+pub static JSON_TYPE: CommandSpec = command(
+    "JSON.TYPE",
+    b"$9\r\nJSON.TYPE\r\n",
+    1,
+    -2,
+    "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
 /// `KEYS`.
-pub static KEYS: CommandSpec = command("KEYS", b"$4\r\nKEYS\r\n", 1, 2)
+pub static KEYS: CommandSpec = command("KEYS", b"$4\r\nKEYS\r\n", 1, 2, "Redis 1.0.0")
     .flags(Flags::READONLY)
     .across(RequestPolicy::AllShards, ResponsePolicy::Default);
 /// `LASTSAVE`.
-pub static LASTSAVE: CommandSpec = command("LASTSAVE", b"$8\r\nLASTSAVE\r\n", 1, 1).flags(Flags::READONLY);
+pub static LASTSAVE: CommandSpec =
+    command("LASTSAVE", b"$8\r\nLASTSAVE\r\n", 1, 1, "Redis 1.0.0").flags(Flags::READONLY);
 /// `LATENCY`, with a subcommand as its first argument.
-pub static LATENCY: CommandSpec = command("LATENCY", b"$7\r\nLATENCY\r\n", 1, -2).flags(Flags::ADMIN);
+pub static LATENCY: CommandSpec = command("LATENCY", b"$7\r\nLATENCY\r\n", 1, -2, "Redis 2.8.13").flags(Flags::ADMIN);
 /// `LATENCY DOCTOR`.
-pub static LATENCY_DOCTOR: CommandSpec = command("LATENCY DOCTOR", b"$7\r\nLATENCY\r\n$6\r\nDOCTOR\r\n", 2, 2)
-    .flags(Flags::READONLY.and(Flags::ADMIN))
-    .across(RequestPolicy::AllNodes, ResponsePolicy::Special);
+pub static LATENCY_DOCTOR: CommandSpec =
+    command("LATENCY DOCTOR", b"$7\r\nLATENCY\r\n$6\r\nDOCTOR\r\n", 2, 2, "Redis 2.8.13")
+        .flags(Flags::READONLY.and(Flags::ADMIN))
+        .across(RequestPolicy::AllNodes, ResponsePolicy::Special);
 /// `LATENCY GRAPH`.
-pub static LATENCY_GRAPH: CommandSpec = command("LATENCY GRAPH", b"$7\r\nLATENCY\r\n$5\r\nGRAPH\r\n", 2, 3)
-    .flags(Flags::READONLY.and(Flags::ADMIN))
-    .across(RequestPolicy::AllNodes, ResponsePolicy::Special);
+pub static LATENCY_GRAPH: CommandSpec =
+    command("LATENCY GRAPH", b"$7\r\nLATENCY\r\n$5\r\nGRAPH\r\n", 2, 3, "Redis 2.8.13")
+        .flags(Flags::READONLY.and(Flags::ADMIN))
+        .across(RequestPolicy::AllNodes, ResponsePolicy::Special);
 /// `LATENCY HELP`.
 pub static LATENCY_HELP: CommandSpec =
-    command("LATENCY HELP", b"$7\r\nLATENCY\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("LATENCY HELP", b"$7\r\nLATENCY\r\n$4\r\nHELP\r\n", 2, 2, "Redis 2.8.13").flags(Flags::READONLY);
 /// `LATENCY HISTOGRAM`.
 pub static LATENCY_HISTOGRAM: CommandSpec =
-    command("LATENCY HISTOGRAM", b"$7\r\nLATENCY\r\n$9\r\nHISTOGRAM\r\n", 2, -2)
+    command("LATENCY HISTOGRAM", b"$7\r\nLATENCY\r\n$9\r\nHISTOGRAM\r\n", 2, -2, "Redis 7.0.0")
         .flags(Flags::READONLY.and(Flags::ADMIN))
         .across(RequestPolicy::AllNodes, ResponsePolicy::Special);
 /// `LATENCY HISTORY`.
-pub static LATENCY_HISTORY: CommandSpec = command("LATENCY HISTORY", b"$7\r\nLATENCY\r\n$7\r\nHISTORY\r\n", 2, 3)
-    .flags(Flags::READONLY.and(Flags::ADMIN))
-    .across(RequestPolicy::AllNodes, ResponsePolicy::Special);
+pub static LATENCY_HISTORY: CommandSpec =
+    command("LATENCY HISTORY", b"$7\r\nLATENCY\r\n$7\r\nHISTORY\r\n", 2, 3, "Redis 2.8.13")
+        .flags(Flags::READONLY.and(Flags::ADMIN))
+        .across(RequestPolicy::AllNodes, ResponsePolicy::Special);
 /// `LATENCY LATEST`.
-pub static LATENCY_LATEST: CommandSpec = command("LATENCY LATEST", b"$7\r\nLATENCY\r\n$6\r\nLATEST\r\n", 2, 2)
-    .flags(Flags::READONLY.and(Flags::ADMIN))
-    .across(RequestPolicy::AllNodes, ResponsePolicy::Special);
+pub static LATENCY_LATEST: CommandSpec =
+    command("LATENCY LATEST", b"$7\r\nLATENCY\r\n$6\r\nLATEST\r\n", 2, 2, "Redis 2.8.13")
+        .flags(Flags::READONLY.and(Flags::ADMIN))
+        .across(RequestPolicy::AllNodes, ResponsePolicy::Special);
 /// `LATENCY RESET`.
-pub static LATENCY_RESET: CommandSpec = command("LATENCY RESET", b"$7\r\nLATENCY\r\n$5\r\nRESET\r\n", 2, -2)
-    .flags(Flags::ADMIN)
-    .across(RequestPolicy::AllNodes, ResponsePolicy::AggSum);
+pub static LATENCY_RESET: CommandSpec =
+    command("LATENCY RESET", b"$7\r\nLATENCY\r\n$5\r\nRESET\r\n", 2, -2, "Redis 2.8.13")
+        .flags(Flags::ADMIN)
+        .across(RequestPolicy::AllNodes, ResponsePolicy::AggSum);
 /// `LCS`.
-pub static LCS: CommandSpec = command("LCS", b"$3\r\nLCS\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_LCS);
+pub static LCS: CommandSpec =
+    command("LCS", b"$3\r\nLCS\r\n", 1, -3, "Redis 7.0.0").flags(Flags::READONLY).keys(LIKE_LCS);
 /// `LINDEX`.
-pub static LINDEX: CommandSpec = command("LINDEX", b"$6\r\nLINDEX\r\n", 1, 3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static LINDEX: CommandSpec =
+    command("LINDEX", b"$6\r\nLINDEX\r\n", 1, 3, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `LINSERT`.
-pub static LINSERT: CommandSpec = command("LINSERT", b"$7\r\nLINSERT\r\n", 1, 5).flags(Flags::WRITE).keys(LIKE_GET);
+pub static LINSERT: CommandSpec =
+    command("LINSERT", b"$7\r\nLINSERT\r\n", 1, 5, "Redis 2.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `LLEN`.
-pub static LLEN: CommandSpec = command("LLEN", b"$4\r\nLLEN\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static LLEN: CommandSpec =
+    command("LLEN", b"$4\r\nLLEN\r\n", 1, 2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `LMOVE`.
-pub static LMOVE: CommandSpec = command("LMOVE", b"$5\r\nLMOVE\r\n", 1, 5).flags(Flags::WRITE).keys(LIKE_RENAME);
+pub static LMOVE: CommandSpec =
+    command("LMOVE", b"$5\r\nLMOVE\r\n", 1, 5, "Redis 6.2.0").flags(Flags::WRITE).keys(LIKE_RENAME);
 /// `LMPOP`.
-pub static LMPOP: CommandSpec = command("LMPOP", b"$5\r\nLMPOP\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_ZUNION);
+pub static LMPOP: CommandSpec =
+    command("LMPOP", b"$5\r\nLMPOP\r\n", 1, -4, "Redis 7.0.0").flags(Flags::WRITE).keys(LIKE_ZUNION);
 /// `LOLWUT`.
-pub static LOLWUT: CommandSpec = command("LOLWUT", b"$6\r\nLOLWUT\r\n", 1, -1).flags(Flags::READONLY);
+pub static LOLWUT: CommandSpec = command("LOLWUT", b"$6\r\nLOLWUT\r\n", 1, -1, "Redis 5.0.0").flags(Flags::READONLY);
 /// `LPOP`.
-pub static LPOP: CommandSpec = command("LPOP", b"$4\r\nLPOP\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static LPOP: CommandSpec =
+    command("LPOP", b"$4\r\nLPOP\r\n", 1, -2, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `LPOS`.
-pub static LPOS: CommandSpec = command("LPOS", b"$4\r\nLPOS\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static LPOS: CommandSpec =
+    command("LPOS", b"$4\r\nLPOS\r\n", 1, -3, "Redis 6.0.6").flags(Flags::READONLY).keys(LIKE_GET);
 /// `LPUSH`.
-pub static LPUSH: CommandSpec = command("LPUSH", b"$5\r\nLPUSH\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static LPUSH: CommandSpec =
+    command("LPUSH", b"$5\r\nLPUSH\r\n", 1, -3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `LPUSHX`.
-pub static LPUSHX: CommandSpec = command("LPUSHX", b"$6\r\nLPUSHX\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static LPUSHX: CommandSpec =
+    command("LPUSHX", b"$6\r\nLPUSHX\r\n", 1, -3, "Redis 2.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `LRANGE`.
-pub static LRANGE: CommandSpec = command("LRANGE", b"$6\r\nLRANGE\r\n", 1, 4).flags(Flags::READONLY).keys(LIKE_GET);
+pub static LRANGE: CommandSpec =
+    command("LRANGE", b"$6\r\nLRANGE\r\n", 1, 4, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `LREM`.
-pub static LREM: CommandSpec = command("LREM", b"$4\r\nLREM\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static LREM: CommandSpec =
+    command("LREM", b"$4\r\nLREM\r\n", 1, 4, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `LSET`.
-pub static LSET: CommandSpec = command("LSET", b"$4\r\nLSET\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static LSET: CommandSpec =
+    command("LSET", b"$4\r\nLSET\r\n", 1, 4, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `LTRIM`.
-pub static LTRIM: CommandSpec = command("LTRIM", b"$5\r\nLTRIM\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static LTRIM: CommandSpec =
+    command("LTRIM", b"$5\r\nLTRIM\r\n", 1, 4, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `MEMORY`, with a subcommand as its first argument.
-pub static MEMORY: CommandSpec = command("MEMORY", b"$6\r\nMEMORY\r\n", 1, -2).keys(LIKE_MEMORY);
+pub static MEMORY: CommandSpec = command("MEMORY", b"$6\r\nMEMORY\r\n", 1, -2, "Redis 4.0.0").keys(LIKE_MEMORY);
 /// `MEMORY DOCTOR`.
-pub static MEMORY_DOCTOR: CommandSpec = command("MEMORY DOCTOR", b"$6\r\nMEMORY\r\n$6\r\nDOCTOR\r\n", 2, 2)
-    .flags(Flags::READONLY)
-    .across(RequestPolicy::AllShards, ResponsePolicy::Special);
+pub static MEMORY_DOCTOR: CommandSpec =
+    command("MEMORY DOCTOR", b"$6\r\nMEMORY\r\n$6\r\nDOCTOR\r\n", 2, 2, "Redis 4.0.0")
+        .flags(Flags::READONLY)
+        .across(RequestPolicy::AllShards, ResponsePolicy::Special);
 /// `MEMORY HELP`.
 pub static MEMORY_HELP: CommandSpec =
-    command("MEMORY HELP", b"$6\r\nMEMORY\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("MEMORY HELP", b"$6\r\nMEMORY\r\n$4\r\nHELP\r\n", 2, 2, "Redis 4.0.0").flags(Flags::READONLY);
 /// `MEMORY MALLOC-STATS`.
 pub static MEMORY_MALLOC_STATS: CommandSpec =
-    command("MEMORY MALLOC-STATS", b"$6\r\nMEMORY\r\n$12\r\nMALLOC-STATS\r\n", 2, 2)
+    command("MEMORY MALLOC-STATS", b"$6\r\nMEMORY\r\n$12\r\nMALLOC-STATS\r\n", 2, 2, "Redis 4.0.0")
         .flags(Flags::READONLY)
         .across(RequestPolicy::AllShards, ResponsePolicy::Special);
 /// `MEMORY PURGE`.
-pub static MEMORY_PURGE: CommandSpec = command("MEMORY PURGE", b"$6\r\nMEMORY\r\n$5\r\nPURGE\r\n", 2, 2)
+pub static MEMORY_PURGE: CommandSpec = command("MEMORY PURGE", b"$6\r\nMEMORY\r\n$5\r\nPURGE\r\n", 2, 2, "Redis 4.0.0")
     .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
 /// `MEMORY STATS`.
-pub static MEMORY_STATS: CommandSpec = command("MEMORY STATS", b"$6\r\nMEMORY\r\n$5\r\nSTATS\r\n", 2, 2)
+pub static MEMORY_STATS: CommandSpec = command("MEMORY STATS", b"$6\r\nMEMORY\r\n$5\r\nSTATS\r\n", 2, 2, "Redis 4.0.0")
     .flags(Flags::READONLY)
     .across(RequestPolicy::AllShards, ResponsePolicy::Special);
 /// `MEMORY USAGE`.
 pub static MEMORY_USAGE: CommandSpec =
-    command("MEMORY USAGE", b"$6\r\nMEMORY\r\n$5\r\nUSAGE\r\n", 2, -3).flags(Flags::READONLY).keys(LIKE_GET);
+    command("MEMORY USAGE", b"$6\r\nMEMORY\r\n$5\r\nUSAGE\r\n", 2, -3, "Redis 4.0.0")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `MGET`.
-pub static MGET: CommandSpec = command("MGET", b"$4\r\nMGET\r\n", 1, -2)
+pub static MGET: CommandSpec = command("MGET", b"$4\r\nMGET\r\n", 1, -2, "Redis 1.0.0")
     .flags(Flags::READONLY)
     .keys(LIKE_MGET)
     .across(RequestPolicy::MultiShard, ResponsePolicy::Default);
 /// `MIGRATE`.
-pub static MIGRATE: CommandSpec =
-    command("MIGRATE", b"$7\r\nMIGRATE\r\n", 1, -6).flags(Flags::WRITE.and(Flags::MOVABLE_KEYS)).keys(LIKE_MIGRATE);
+pub static MIGRATE: CommandSpec = command("MIGRATE", b"$7\r\nMIGRATE\r\n", 1, -6, "Redis 2.6.0")
+    .flags(Flags::WRITE.and(Flags::MOVABLE_KEYS))
+    .keys(LIKE_MIGRATE);
 /// `MODULE`, with a subcommand as its first argument.
-pub static MODULE: CommandSpec = command("MODULE", b"$6\r\nMODULE\r\n", 1, -2).flags(Flags::ADMIN);
+pub static MODULE: CommandSpec = command("MODULE", b"$6\r\nMODULE\r\n", 1, -2, "Redis 4.0.0").flags(Flags::ADMIN);
 /// `MODULE HELP`.
 pub static MODULE_HELP: CommandSpec =
-    command("MODULE HELP", b"$6\r\nMODULE\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("MODULE HELP", b"$6\r\nMODULE\r\n$4\r\nHELP\r\n", 2, 2, "Redis 5.0.0").flags(Flags::READONLY);
 /// `MODULE LIST`.
-pub static MODULE_LIST: CommandSpec =
-    command("MODULE LIST", b"$6\r\nMODULE\r\n$4\r\nLIST\r\n", 2, 2).flags(Flags::READONLY.and(Flags::ADMIN));
+pub static MODULE_LIST: CommandSpec = command("MODULE LIST", b"$6\r\nMODULE\r\n$4\r\nLIST\r\n", 2, 2, "Redis 4.0.0")
+    .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `MODULE LOAD`.
 pub static MODULE_LOAD: CommandSpec =
-    command("MODULE LOAD", b"$6\r\nMODULE\r\n$4\r\nLOAD\r\n", 2, -3).flags(Flags::ADMIN);
+    command("MODULE LOAD", b"$6\r\nMODULE\r\n$4\r\nLOAD\r\n", 2, -3, "Redis 4.0.0").flags(Flags::ADMIN);
 /// `MODULE LOADEX`.
 pub static MODULE_LOADEX: CommandSpec =
-    command("MODULE LOADEX", b"$6\r\nMODULE\r\n$6\r\nLOADEX\r\n", 2, -3).flags(Flags::ADMIN);
+    command("MODULE LOADEX", b"$6\r\nMODULE\r\n$6\r\nLOADEX\r\n", 2, -3, "Redis 7.0.0").flags(Flags::ADMIN);
 /// `MODULE UNLOAD`.
 pub static MODULE_UNLOAD: CommandSpec =
-    command("MODULE UNLOAD", b"$6\r\nMODULE\r\n$6\r\nUNLOAD\r\n", 2, 3).flags(Flags::ADMIN);
+    command("MODULE UNLOAD", b"$6\r\nMODULE\r\n$6\r\nUNLOAD\r\n", 2, 3, "Redis 4.0.0").flags(Flags::ADMIN);
 /// `MONITOR`.
 pub static MONITOR: CommandSpec =
-    command("MONITOR", b"$7\r\nMONITOR\r\n", 1, 1).flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
+    command("MONITOR", b"$7\r\nMONITOR\r\n", 1, 1, "Redis 1.0.0").flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
 /// `MOVE`.
-pub static MOVE: CommandSpec = command("MOVE", b"$4\r\nMOVE\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static MOVE: CommandSpec =
+    command("MOVE", b"$4\r\nMOVE\r\n", 1, 3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `MSET`.
-pub static MSET: CommandSpec = command("MSET", b"$4\r\nMSET\r\n", 1, -3)
+pub static MSET: CommandSpec = command("MSET", b"$4\r\nMSET\r\n", 1, -3, "Redis 1.0.1")
     .flags(Flags::WRITE)
     .keys(LIKE_MSET)
     .across(RequestPolicy::MultiShard, ResponsePolicy::AllSucceeded);
 /// `MSETEX`.
-pub static MSETEX: CommandSpec = command("MSETEX", b"$6\r\nMSETEX\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_MSETEX);
+pub static MSETEX: CommandSpec =
+    command("MSETEX", b"$6\r\nMSETEX\r\n", 1, -4, "Redis 8.4.0 or Valkey 9.1.0").flags(Flags::WRITE).keys(LIKE_MSETEX);
 /// `MSETNX`.
-pub static MSETNX: CommandSpec = command("MSETNX", b"$6\r\nMSETNX\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_MSET);
+pub static MSETNX: CommandSpec =
+    command("MSETNX", b"$6\r\nMSETNX\r\n", 1, -3, "Redis 1.0.1").flags(Flags::WRITE).keys(LIKE_MSET);
 /// `MULTI`.
-pub static MULTI: CommandSpec = command("MULTI", b"$5\r\nMULTI\r\n", 1, 1).flags(Flags::CONNECTION_STATE);
+pub static MULTI: CommandSpec =
+    command("MULTI", b"$5\r\nMULTI\r\n", 1, 1, "Redis 1.2.0").flags(Flags::CONNECTION_STATE);
 /// `OBJECT`, with a subcommand as its first argument.
-pub static OBJECT: CommandSpec = command("OBJECT", b"$6\r\nOBJECT\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_MEMORY);
+pub static OBJECT: CommandSpec =
+    command("OBJECT", b"$6\r\nOBJECT\r\n", 1, -2, "Redis 2.2.3").flags(Flags::READONLY).keys(LIKE_MEMORY);
 /// `OBJECT ENCODING`.
 pub static OBJECT_ENCODING: CommandSpec =
-    command("OBJECT ENCODING", b"$6\r\nOBJECT\r\n$8\r\nENCODING\r\n", 2, 3).flags(Flags::READONLY).keys(LIKE_GET);
+    command("OBJECT ENCODING", b"$6\r\nOBJECT\r\n$8\r\nENCODING\r\n", 2, 3, "Redis 2.2.3")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `OBJECT FREQ`.
-pub static OBJECT_FREQ: CommandSpec =
-    command("OBJECT FREQ", b"$6\r\nOBJECT\r\n$4\r\nFREQ\r\n", 2, 3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static OBJECT_FREQ: CommandSpec = command("OBJECT FREQ", b"$6\r\nOBJECT\r\n$4\r\nFREQ\r\n", 2, 3, "Redis 4.0.0")
+    .flags(Flags::READONLY)
+    .keys(LIKE_GET);
 /// `OBJECT HELP`.
 pub static OBJECT_HELP: CommandSpec =
-    command("OBJECT HELP", b"$6\r\nOBJECT\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("OBJECT HELP", b"$6\r\nOBJECT\r\n$4\r\nHELP\r\n", 2, 2, "Redis 6.2.0").flags(Flags::READONLY);
 /// `OBJECT IDLETIME`.
 pub static OBJECT_IDLETIME: CommandSpec =
-    command("OBJECT IDLETIME", b"$6\r\nOBJECT\r\n$8\r\nIDLETIME\r\n", 2, 3).flags(Flags::READONLY).keys(LIKE_GET);
+    command("OBJECT IDLETIME", b"$6\r\nOBJECT\r\n$8\r\nIDLETIME\r\n", 2, 3, "Redis 2.2.3")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `OBJECT REFCOUNT`.
 pub static OBJECT_REFCOUNT: CommandSpec =
-    command("OBJECT REFCOUNT", b"$6\r\nOBJECT\r\n$8\r\nREFCOUNT\r\n", 2, 3).flags(Flags::READONLY).keys(LIKE_GET);
+    command("OBJECT REFCOUNT", b"$6\r\nOBJECT\r\n$8\r\nREFCOUNT\r\n", 2, 3, "Redis 2.2.3")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `PERSIST`.
-pub static PERSIST: CommandSpec = command("PERSIST", b"$7\r\nPERSIST\r\n", 1, 2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static PERSIST: CommandSpec =
+    command("PERSIST", b"$7\r\nPERSIST\r\n", 1, 2, "Redis 2.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `PEXPIRE`.
-pub static PEXPIRE: CommandSpec = command("PEXPIRE", b"$7\r\nPEXPIRE\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static PEXPIRE: CommandSpec =
+    command("PEXPIRE", b"$7\r\nPEXPIRE\r\n", 1, -3, "Redis 2.6.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `PEXPIREAT`.
 pub static PEXPIREAT: CommandSpec =
-    command("PEXPIREAT", b"$9\r\nPEXPIREAT\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+    command("PEXPIREAT", b"$9\r\nPEXPIREAT\r\n", 1, -3, "Redis 2.6.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `PEXPIRETIME`.
 pub static PEXPIRETIME: CommandSpec =
-    command("PEXPIRETIME", b"$11\r\nPEXPIRETIME\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+    command("PEXPIRETIME", b"$11\r\nPEXPIRETIME\r\n", 1, 2, "Redis 7.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `PFADD`.
-pub static PFADD: CommandSpec = command("PFADD", b"$5\r\nPFADD\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static PFADD: CommandSpec =
+    command("PFADD", b"$5\r\nPFADD\r\n", 1, -2, "Redis 2.8.9").flags(Flags::WRITE).keys(LIKE_GET);
 /// `PFCOUNT`.
 pub static PFCOUNT: CommandSpec =
-    command("PFCOUNT", b"$7\r\nPFCOUNT\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_MGET);
+    command("PFCOUNT", b"$7\r\nPFCOUNT\r\n", 1, -2, "Redis 2.8.9").flags(Flags::READONLY).keys(LIKE_MGET);
 /// `PFDEBUG`.
-pub static PFDEBUG: CommandSpec =
-    command("PFDEBUG", b"$7\r\nPFDEBUG\r\n", 1, 3).flags(Flags::WRITE.and(Flags::ADMIN)).keys(LIKE_MEMORY);
+pub static PFDEBUG: CommandSpec = command("PFDEBUG", b"$7\r\nPFDEBUG\r\n", 1, 3, "Redis 2.8.9")
+    .flags(Flags::WRITE.and(Flags::ADMIN))
+    .keys(LIKE_MEMORY);
 /// `PFMERGE`.
 pub static PFMERGE: CommandSpec =
-    command("PFMERGE", b"$7\r\nPFMERGE\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_SINTERSTORE);
+    command("PFMERGE", b"$7\r\nPFMERGE\r\n", 1, -2, "Redis 2.8.9").flags(Flags::WRITE).keys(LIKE_SINTERSTORE);
 /// `PFSELFTEST`.
-pub static PFSELFTEST: CommandSpec = command("PFSELFTEST", b"$10\r\nPFSELFTEST\r\n", 1, 1).flags(Flags::ADMIN);
+pub static PFSELFTEST: CommandSpec =
+    command("PFSELFTEST", b"$10\r\nPFSELFTEST\r\n", 1, 1, "Redis 2.8.9").flags(Flags::ADMIN);
 /// `PING`.
-pub static PING: CommandSpec = command("PING", b"$4\r\nPING\r\n", 1, -1)
+pub static PING: CommandSpec = command("PING", b"$4\r\nPING\r\n", 1, -1, "Redis 1.0.0")
     .flags(Flags::READONLY)
     .across(RequestPolicy::AllShards, ResponsePolicy::AllSucceeded);
 /// `PSETEX`.
-pub static PSETEX: CommandSpec = command("PSETEX", b"$6\r\nPSETEX\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static PSETEX: CommandSpec =
+    command("PSETEX", b"$6\r\nPSETEX\r\n", 1, 4, "Redis 2.6.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `PSUBSCRIBE`.
 pub static PSUBSCRIBE: CommandSpec =
-    command("PSUBSCRIBE", b"$10\r\nPSUBSCRIBE\r\n", 1, -2).flags(Flags::CONNECTION_STATE);
+    command("PSUBSCRIBE", b"$10\r\nPSUBSCRIBE\r\n", 1, -2, "Redis 2.0.0").flags(Flags::CONNECTION_STATE);
 /// `PSYNC`.
 pub static PSYNC: CommandSpec =
-    command("PSYNC", b"$5\r\nPSYNC\r\n", 1, -3).flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
+    command("PSYNC", b"$5\r\nPSYNC\r\n", 1, -3, "Redis 2.8.0").flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
 /// `PTTL`.
-pub static PTTL: CommandSpec = command("PTTL", b"$4\r\nPTTL\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static PTTL: CommandSpec =
+    command("PTTL", b"$4\r\nPTTL\r\n", 1, 2, "Redis 2.6.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `PUBLISH`.
-pub static PUBLISH: CommandSpec = command("PUBLISH", b"$7\r\nPUBLISH\r\n", 1, 3);
+pub static PUBLISH: CommandSpec = command("PUBLISH", b"$7\r\nPUBLISH\r\n", 1, 3, "Redis 2.0.0");
 /// `PUBSUB`, with a subcommand as its first argument.
-pub static PUBSUB: CommandSpec = command("PUBSUB", b"$6\r\nPUBSUB\r\n", 1, -2).flags(Flags::READONLY);
+pub static PUBSUB: CommandSpec = command("PUBSUB", b"$6\r\nPUBSUB\r\n", 1, -2, "Redis 2.8.0").flags(Flags::READONLY);
 /// `PUBSUB CHANNELS`.
 pub static PUBSUB_CHANNELS: CommandSpec =
-    command("PUBSUB CHANNELS", b"$6\r\nPUBSUB\r\n$8\r\nCHANNELS\r\n", 2, -2).flags(Flags::READONLY);
+    command("PUBSUB CHANNELS", b"$6\r\nPUBSUB\r\n$8\r\nCHANNELS\r\n", 2, -2, "Redis 2.8.0").flags(Flags::READONLY);
 /// `PUBSUB HELP`.
 pub static PUBSUB_HELP: CommandSpec =
-    command("PUBSUB HELP", b"$6\r\nPUBSUB\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("PUBSUB HELP", b"$6\r\nPUBSUB\r\n$4\r\nHELP\r\n", 2, 2, "Redis 6.2.0").flags(Flags::READONLY);
 /// `PUBSUB NUMPAT`.
 pub static PUBSUB_NUMPAT: CommandSpec =
-    command("PUBSUB NUMPAT", b"$6\r\nPUBSUB\r\n$6\r\nNUMPAT\r\n", 2, 2).flags(Flags::READONLY);
+    command("PUBSUB NUMPAT", b"$6\r\nPUBSUB\r\n$6\r\nNUMPAT\r\n", 2, 2, "Redis 2.8.0").flags(Flags::READONLY);
 /// `PUBSUB NUMSUB`.
 pub static PUBSUB_NUMSUB: CommandSpec =
-    command("PUBSUB NUMSUB", b"$6\r\nPUBSUB\r\n$6\r\nNUMSUB\r\n", 2, -2).flags(Flags::READONLY);
+    command("PUBSUB NUMSUB", b"$6\r\nPUBSUB\r\n$6\r\nNUMSUB\r\n", 2, -2, "Redis 2.8.0").flags(Flags::READONLY);
 /// `PUBSUB SHARDCHANNELS`.
 pub static PUBSUB_SHARDCHANNELS: CommandSpec =
-    command("PUBSUB SHARDCHANNELS", b"$6\r\nPUBSUB\r\n$13\r\nSHARDCHANNELS\r\n", 2, -2).flags(Flags::READONLY);
+    command("PUBSUB SHARDCHANNELS", b"$6\r\nPUBSUB\r\n$13\r\nSHARDCHANNELS\r\n", 2, -2, "Redis 7.0.0")
+        .flags(Flags::READONLY);
 /// `PUBSUB SHARDNUMSUB`.
 pub static PUBSUB_SHARDNUMSUB: CommandSpec =
-    command("PUBSUB SHARDNUMSUB", b"$6\r\nPUBSUB\r\n$11\r\nSHARDNUMSUB\r\n", 2, -2).flags(Flags::READONLY);
+    command("PUBSUB SHARDNUMSUB", b"$6\r\nPUBSUB\r\n$11\r\nSHARDNUMSUB\r\n", 2, -2, "Redis 7.0.0")
+        .flags(Flags::READONLY);
 /// `PUNSUBSCRIBE`.
 pub static PUNSUBSCRIBE: CommandSpec =
-    command("PUNSUBSCRIBE", b"$12\r\nPUNSUBSCRIBE\r\n", 1, -1).flags(Flags::CONNECTION_STATE);
+    command("PUNSUBSCRIBE", b"$12\r\nPUNSUBSCRIBE\r\n", 1, -1, "Redis 2.0.0").flags(Flags::CONNECTION_STATE);
 /// `QUIT`.
-pub static QUIT: CommandSpec = command("QUIT", b"$4\r\nQUIT\r\n", 1, -1).flags(Flags::CONNECTION_STATE);
+pub static QUIT: CommandSpec = command("QUIT", b"$4\r\nQUIT\r\n", 1, -1, "Redis 1.0.0").flags(Flags::CONNECTION_STATE);
 /// `RANDOMKEY`.
-pub static RANDOMKEY: CommandSpec = command("RANDOMKEY", b"$9\r\nRANDOMKEY\r\n", 1, 1)
+pub static RANDOMKEY: CommandSpec = command("RANDOMKEY", b"$9\r\nRANDOMKEY\r\n", 1, 1, "Redis 1.0.0")
     .flags(Flags::READONLY)
     .across(RequestPolicy::AllShards, ResponsePolicy::Special);
 /// `READONLY`.
-pub static READONLY: CommandSpec = command("READONLY", b"$8\r\nREADONLY\r\n", 1, 1).flags(Flags::CONNECTION_STATE);
+pub static READONLY: CommandSpec =
+    command("READONLY", b"$8\r\nREADONLY\r\n", 1, 1, "Redis 3.0.0").flags(Flags::CONNECTION_STATE);
 /// `READWRITE`.
-pub static READWRITE: CommandSpec = command("READWRITE", b"$9\r\nREADWRITE\r\n", 1, 1).flags(Flags::CONNECTION_STATE);
+pub static READWRITE: CommandSpec =
+    command("READWRITE", b"$9\r\nREADWRITE\r\n", 1, 1, "Redis 3.0.0").flags(Flags::CONNECTION_STATE);
 /// `RENAME`.
-pub static RENAME: CommandSpec = command("RENAME", b"$6\r\nRENAME\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_RENAME);
+pub static RENAME: CommandSpec =
+    command("RENAME", b"$6\r\nRENAME\r\n", 1, 3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_RENAME);
 /// `RENAMENX`.
 pub static RENAMENX: CommandSpec =
-    command("RENAMENX", b"$8\r\nRENAMENX\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_RENAME);
+    command("RENAMENX", b"$8\r\nRENAMENX\r\n", 1, 3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_RENAME);
 /// `REPLCONF`.
 pub static REPLCONF: CommandSpec =
-    command("REPLCONF", b"$8\r\nREPLCONF\r\n", 1, -1).flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
+    command("REPLCONF", b"$8\r\nREPLCONF\r\n", 1, -1, "Redis 3.0.0").flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
 /// `REPLICAOF`.
-pub static REPLICAOF: CommandSpec = command("REPLICAOF", b"$9\r\nREPLICAOF\r\n", 1, 3).flags(Flags::ADMIN);
+pub static REPLICAOF: CommandSpec =
+    command("REPLICAOF", b"$9\r\nREPLICAOF\r\n", 1, 3, "Redis 5.0.0").flags(Flags::ADMIN);
 /// `RESET`.
-pub static RESET: CommandSpec = command("RESET", b"$5\r\nRESET\r\n", 1, 1).flags(Flags::CONNECTION_STATE);
+pub static RESET: CommandSpec =
+    command("RESET", b"$5\r\nRESET\r\n", 1, 1, "Redis 6.2.0").flags(Flags::CONNECTION_STATE);
 /// `RESTORE`.
-pub static RESTORE: CommandSpec = command("RESTORE", b"$7\r\nRESTORE\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static RESTORE: CommandSpec =
+    command("RESTORE", b"$7\r\nRESTORE\r\n", 1, -4, "Redis 2.6.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `RESTORE-ASKING`.
 pub static RESTORE_ASKING: CommandSpec =
-    command("RESTORE-ASKING", b"$14\r\nRESTORE-ASKING\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_GET);
+    command("RESTORE-ASKING", b"$14\r\nRESTORE-ASKING\r\n", 1, -4, "Redis 3.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ROLE`.
-pub static ROLE: CommandSpec = command("ROLE", b"$4\r\nROLE\r\n", 1, 1).flags(Flags::READONLY);
+pub static ROLE: CommandSpec = command("ROLE", b"$4\r\nROLE\r\n", 1, 1, "Redis 2.8.12").flags(Flags::READONLY);
 /// `RPOP`.
-pub static RPOP: CommandSpec = command("RPOP", b"$4\r\nRPOP\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static RPOP: CommandSpec =
+    command("RPOP", b"$4\r\nRPOP\r\n", 1, -2, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `RPOPLPUSH`.
 pub static RPOPLPUSH: CommandSpec =
-    command("RPOPLPUSH", b"$9\r\nRPOPLPUSH\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_RENAME);
+    command("RPOPLPUSH", b"$9\r\nRPOPLPUSH\r\n", 1, 3, "Redis 1.2.0").flags(Flags::WRITE).keys(LIKE_RENAME);
 /// `RPUSH`.
-pub static RPUSH: CommandSpec = command("RPUSH", b"$5\r\nRPUSH\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static RPUSH: CommandSpec =
+    command("RPUSH", b"$5\r\nRPUSH\r\n", 1, -3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `RPUSHX`.
-pub static RPUSHX: CommandSpec = command("RPUSHX", b"$6\r\nRPUSHX\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static RPUSHX: CommandSpec =
+    command("RPUSHX", b"$6\r\nRPUSHX\r\n", 1, -3, "Redis 2.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `SADD`.
-pub static SADD: CommandSpec = command("SADD", b"$4\r\nSADD\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static SADD: CommandSpec =
+    command("SADD", b"$4\r\nSADD\r\n", 1, -3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `SAVE`.
-pub static SAVE: CommandSpec = command("SAVE", b"$4\r\nSAVE\r\n", 1, 1).flags(Flags::ADMIN);
+pub static SAVE: CommandSpec = command("SAVE", b"$4\r\nSAVE\r\n", 1, 1, "Redis 1.0.0").flags(Flags::ADMIN);
 /// `SCAN`.
-pub static SCAN: CommandSpec = command("SCAN", b"$4\r\nSCAN\r\n", 1, -2)
+pub static SCAN: CommandSpec = command("SCAN", b"$4\r\nSCAN\r\n", 1, -2, "Redis 2.8.0")
     .flags(Flags::READONLY)
     .across(RequestPolicy::Special, ResponsePolicy::Special);
 /// `SCARD`.
-pub static SCARD: CommandSpec = command("SCARD", b"$5\r\nSCARD\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static SCARD: CommandSpec =
+    command("SCARD", b"$5\r\nSCARD\r\n", 1, 2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `SCRIPT`, with a subcommand as its first argument.
-pub static SCRIPT: CommandSpec = command("SCRIPT", b"$6\r\nSCRIPT\r\n", 1, -2).flags(Flags::CONNECTION_STATE);
+pub static SCRIPT: CommandSpec =
+    command("SCRIPT", b"$6\r\nSCRIPT\r\n", 1, -2, "Redis 2.6.0").flags(Flags::CONNECTION_STATE);
 /// `SCRIPT DEBUG`.
 pub static SCRIPT_DEBUG: CommandSpec =
-    command("SCRIPT DEBUG", b"$6\r\nSCRIPT\r\n$5\r\nDEBUG\r\n", 2, 3).flags(Flags::CONNECTION_STATE);
+    command("SCRIPT DEBUG", b"$6\r\nSCRIPT\r\n$5\r\nDEBUG\r\n", 2, 3, "Redis 3.2.0").flags(Flags::CONNECTION_STATE);
 /// `SCRIPT EXISTS`.
-pub static SCRIPT_EXISTS: CommandSpec = command("SCRIPT EXISTS", b"$6\r\nSCRIPT\r\n$6\r\nEXISTS\r\n", 2, -3)
-    .flags(Flags::READONLY)
-    .across(RequestPolicy::AllShards, ResponsePolicy::AggLogicalAnd);
+pub static SCRIPT_EXISTS: CommandSpec =
+    command("SCRIPT EXISTS", b"$6\r\nSCRIPT\r\n$6\r\nEXISTS\r\n", 2, -3, "Redis 2.6.0")
+        .flags(Flags::READONLY)
+        .across(RequestPolicy::AllShards, ResponsePolicy::AggLogicalAnd);
 /// `SCRIPT FLUSH`.
-pub static SCRIPT_FLUSH: CommandSpec = command("SCRIPT FLUSH", b"$6\r\nSCRIPT\r\n$5\r\nFLUSH\r\n", 2, -2)
-    .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
+pub static SCRIPT_FLUSH: CommandSpec =
+    command("SCRIPT FLUSH", b"$6\r\nSCRIPT\r\n$5\r\nFLUSH\r\n", 2, -2, "Redis 2.6.0")
+        .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `SCRIPT HELP`.
 pub static SCRIPT_HELP: CommandSpec =
-    command("SCRIPT HELP", b"$6\r\nSCRIPT\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("SCRIPT HELP", b"$6\r\nSCRIPT\r\n$4\r\nHELP\r\n", 2, 2, "Redis 5.0.0").flags(Flags::READONLY);
 /// `SCRIPT KILL`.
-pub static SCRIPT_KILL: CommandSpec = command("SCRIPT KILL", b"$6\r\nSCRIPT\r\n$4\r\nKILL\r\n", 2, 2)
+pub static SCRIPT_KILL: CommandSpec = command("SCRIPT KILL", b"$6\r\nSCRIPT\r\n$4\r\nKILL\r\n", 2, 2, "Redis 2.6.0")
     .flags(Flags::WHILE_BUSY)
     .across(RequestPolicy::AllShards, ResponsePolicy::OneSucceeded);
 /// `SCRIPT LOAD`.
-pub static SCRIPT_LOAD: CommandSpec = command("SCRIPT LOAD", b"$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n", 2, 3)
+pub static SCRIPT_LOAD: CommandSpec = command("SCRIPT LOAD", b"$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n", 2, 3, "Redis 2.6.0")
     .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `SCRIPT SHOW`.
 pub static SCRIPT_SHOW: CommandSpec =
-    command("SCRIPT SHOW", b"$6\r\nSCRIPT\r\n$4\r\nSHOW\r\n", 2, 3).flags(Flags::READONLY);
+    command("SCRIPT SHOW", b"$6\r\nSCRIPT\r\n$4\r\nSHOW\r\n", 2, 3, "Valkey 8.0.0").flags(Flags::READONLY);
 /// `SDIFF`.
-pub static SDIFF: CommandSpec = command("SDIFF", b"$5\r\nSDIFF\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_MGET);
+pub static SDIFF: CommandSpec =
+    command("SDIFF", b"$5\r\nSDIFF\r\n", 1, -2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_MGET);
 /// `SDIFFSTORE`.
 pub static SDIFFSTORE: CommandSpec =
-    command("SDIFFSTORE", b"$10\r\nSDIFFSTORE\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_SINTERSTORE);
+    command("SDIFFSTORE", b"$10\r\nSDIFFSTORE\r\n", 1, -3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_SINTERSTORE);
 /// `SELECT`.
-pub static SELECT: CommandSpec = command("SELECT", b"$6\r\nSELECT\r\n", 1, 2).flags(Flags::CONNECTION_STATE);
+pub static SELECT: CommandSpec =
+    command("SELECT", b"$6\r\nSELECT\r\n", 1, 2, "Redis 1.0.0").flags(Flags::CONNECTION_STATE);
 /// `SENTINEL`, with a subcommand as its first argument.
-pub static SENTINEL: CommandSpec = command("SENTINEL", b"$8\r\nSENTINEL\r\n", 1, -2).flags(Flags::ADMIN);
+pub static SENTINEL: CommandSpec = command("SENTINEL", b"$8\r\nSENTINEL\r\n", 1, -2, "Redis 2.8.4").flags(Flags::ADMIN);
 /// `SENTINEL CKQUORUM`.
-pub static SENTINEL_CKQUORUM: CommandSpec = command("SENTINEL CKQUORUM", b"$8\r\nSENTINEL\r\n$8\r\nCKQUORUM\r\n", 2, 3)
-    .flags(Flags::READONLY.and(Flags::ADMIN));
+pub static SENTINEL_CKQUORUM: CommandSpec =
+    command("SENTINEL CKQUORUM", b"$8\r\nSENTINEL\r\n$8\r\nCKQUORUM\r\n", 2, 3, "Redis 2.8.4")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL CONFIG`.
 pub static SENTINEL_CONFIG: CommandSpec =
-    command("SENTINEL CONFIG", b"$8\r\nSENTINEL\r\n$6\r\nCONFIG\r\n", 2, -4).flags(Flags::ADMIN);
+    command("SENTINEL CONFIG", b"$8\r\nSENTINEL\r\n$6\r\nCONFIG\r\n", 2, -4, "Redis 6.2.0").flags(Flags::ADMIN);
 /// `SENTINEL DEBUG`.
 pub static SENTINEL_DEBUG: CommandSpec =
-    command("SENTINEL DEBUG", b"$8\r\nSENTINEL\r\n$5\r\nDEBUG\r\n", 2, -2).flags(Flags::ADMIN);
+    command("SENTINEL DEBUG", b"$8\r\nSENTINEL\r\n$5\r\nDEBUG\r\n", 2, -2, "Redis 7.0.0").flags(Flags::ADMIN);
 /// `SENTINEL FAILOVER`.
 pub static SENTINEL_FAILOVER: CommandSpec =
-    command("SENTINEL FAILOVER", b"$8\r\nSENTINEL\r\n$8\r\nFAILOVER\r\n", 2, 3).flags(Flags::ADMIN);
+    command("SENTINEL FAILOVER", b"$8\r\nSENTINEL\r\n$8\r\nFAILOVER\r\n", 2, 3, "Redis 2.8.4").flags(Flags::ADMIN);
 /// `SENTINEL FLUSHCONFIG`.
 pub static SENTINEL_FLUSHCONFIG: CommandSpec =
-    command("SENTINEL FLUSHCONFIG", b"$8\r\nSENTINEL\r\n$11\r\nFLUSHCONFIG\r\n", 2, 2).flags(Flags::ADMIN);
+    command("SENTINEL FLUSHCONFIG", b"$8\r\nSENTINEL\r\n$11\r\nFLUSHCONFIG\r\n", 2, 2, "Redis 2.8.4")
+        .flags(Flags::ADMIN);
 /// `SENTINEL GET-MASTER-ADDR-BY-NAME`.
-pub static SENTINEL_GET_MASTER_ADDR_BY_NAME: CommandSpec =
-    command("SENTINEL GET-MASTER-ADDR-BY-NAME", b"$8\r\nSENTINEL\r\n$23\r\nGET-MASTER-ADDR-BY-NAME\r\n", 2, 3)
-        .flags(Flags::READONLY.and(Flags::ADMIN));
+pub static SENTINEL_GET_MASTER_ADDR_BY_NAME: CommandSpec = command(
+    "SENTINEL GET-MASTER-ADDR-BY-NAME",
+    b"$8\r\nSENTINEL\r\n$23\r\nGET-MASTER-ADDR-BY-NAME\r\n",
+    2,
+    3,
+    "Redis 2.8.4",
+)
+.flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL GET-PRIMARY-ADDR-BY-NAME`.
-pub static SENTINEL_GET_PRIMARY_ADDR_BY_NAME: CommandSpec =
-    command("SENTINEL GET-PRIMARY-ADDR-BY-NAME", b"$8\r\nSENTINEL\r\n$24\r\nGET-PRIMARY-ADDR-BY-NAME\r\n", 2, 3)
-        .flags(Flags::READONLY.and(Flags::ADMIN));
+pub static SENTINEL_GET_PRIMARY_ADDR_BY_NAME: CommandSpec = command(
+    "SENTINEL GET-PRIMARY-ADDR-BY-NAME",
+    b"$8\r\nSENTINEL\r\n$24\r\nGET-PRIMARY-ADDR-BY-NAME\r\n",
+    2,
+    3,
+    "Valkey 8.0.0",
+)
+.flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL HELP`.
 pub static SENTINEL_HELP: CommandSpec =
-    command("SENTINEL HELP", b"$8\r\nSENTINEL\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("SENTINEL HELP", b"$8\r\nSENTINEL\r\n$4\r\nHELP\r\n", 2, 2, "Redis 6.2.0").flags(Flags::READONLY);
 /// `SENTINEL INFO-CACHE`.
 pub static SENTINEL_INFO_CACHE: CommandSpec =
-    command("SENTINEL INFO-CACHE", b"$8\r\nSENTINEL\r\n$10\r\nINFO-CACHE\r\n", 2, -3)
+    command("SENTINEL INFO-CACHE", b"$8\r\nSENTINEL\r\n$10\r\nINFO-CACHE\r\n", 2, -3, "Redis 3.2.0")
         .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL IS-MASTER-DOWN-BY-ADDR`.
-pub static SENTINEL_IS_MASTER_DOWN_BY_ADDR: CommandSpec =
-    command("SENTINEL IS-MASTER-DOWN-BY-ADDR", b"$8\r\nSENTINEL\r\n$22\r\nIS-MASTER-DOWN-BY-ADDR\r\n", 2, 6)
-        .flags(Flags::ADMIN);
+pub static SENTINEL_IS_MASTER_DOWN_BY_ADDR: CommandSpec = command(
+    "SENTINEL IS-MASTER-DOWN-BY-ADDR",
+    b"$8\r\nSENTINEL\r\n$22\r\nIS-MASTER-DOWN-BY-ADDR\r\n",
+    2,
+    6,
+    "Redis 2.8.4",
+)
+.flags(Flags::ADMIN);
 /// `SENTINEL IS-PRIMARY-DOWN-BY-ADDR`.
-pub static SENTINEL_IS_PRIMARY_DOWN_BY_ADDR: CommandSpec =
-    command("SENTINEL IS-PRIMARY-DOWN-BY-ADDR", b"$8\r\nSENTINEL\r\n$23\r\nIS-PRIMARY-DOWN-BY-ADDR\r\n", 2, 6)
-        .flags(Flags::ADMIN);
+pub static SENTINEL_IS_PRIMARY_DOWN_BY_ADDR: CommandSpec = command(
+    "SENTINEL IS-PRIMARY-DOWN-BY-ADDR",
+    b"$8\r\nSENTINEL\r\n$23\r\nIS-PRIMARY-DOWN-BY-ADDR\r\n",
+    2,
+    6,
+    "Valkey 8.0.0",
+)
+.flags(Flags::ADMIN);
 /// `SENTINEL MASTER`.
 pub static SENTINEL_MASTER: CommandSpec =
-    command("SENTINEL MASTER", b"$8\r\nSENTINEL\r\n$6\r\nMASTER\r\n", 2, 3).flags(Flags::READONLY.and(Flags::ADMIN));
+    command("SENTINEL MASTER", b"$8\r\nSENTINEL\r\n$6\r\nMASTER\r\n", 2, 3, "Redis 2.8.4")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL MASTERS`.
 pub static SENTINEL_MASTERS: CommandSpec =
-    command("SENTINEL MASTERS", b"$8\r\nSENTINEL\r\n$7\r\nMASTERS\r\n", 2, 2).flags(Flags::READONLY.and(Flags::ADMIN));
+    command("SENTINEL MASTERS", b"$8\r\nSENTINEL\r\n$7\r\nMASTERS\r\n", 2, 2, "Redis 2.8.4")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL MONITOR`.
 pub static SENTINEL_MONITOR: CommandSpec =
-    command("SENTINEL MONITOR", b"$8\r\nSENTINEL\r\n$7\r\nMONITOR\r\n", 2, 6).flags(Flags::ADMIN);
+    command("SENTINEL MONITOR", b"$8\r\nSENTINEL\r\n$7\r\nMONITOR\r\n", 2, 6, "Redis 2.8.4").flags(Flags::ADMIN);
 /// `SENTINEL MYID`.
 pub static SENTINEL_MYID: CommandSpec =
-    command("SENTINEL MYID", b"$8\r\nSENTINEL\r\n$4\r\nMYID\r\n", 2, 2).flags(Flags::READONLY.and(Flags::ADMIN));
+    command("SENTINEL MYID", b"$8\r\nSENTINEL\r\n$4\r\nMYID\r\n", 2, 2, "Redis 6.2.0")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL PENDING-SCRIPTS`.
 pub static SENTINEL_PENDING_SCRIPTS: CommandSpec =
-    command("SENTINEL PENDING-SCRIPTS", b"$8\r\nSENTINEL\r\n$15\r\nPENDING-SCRIPTS\r\n", 2, 2)
+    command("SENTINEL PENDING-SCRIPTS", b"$8\r\nSENTINEL\r\n$15\r\nPENDING-SCRIPTS\r\n", 2, 2, "Redis 2.8.4")
         .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL PRIMARIES`.
 pub static SENTINEL_PRIMARIES: CommandSpec =
-    command("SENTINEL PRIMARIES", b"$8\r\nSENTINEL\r\n$9\r\nPRIMARIES\r\n", 2, 2)
+    command("SENTINEL PRIMARIES", b"$8\r\nSENTINEL\r\n$9\r\nPRIMARIES\r\n", 2, 2, "Valkey 8.0.0")
         .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL PRIMARY`.
 pub static SENTINEL_PRIMARY: CommandSpec =
-    command("SENTINEL PRIMARY", b"$8\r\nSENTINEL\r\n$7\r\nPRIMARY\r\n", 2, 3).flags(Flags::READONLY.and(Flags::ADMIN));
+    command("SENTINEL PRIMARY", b"$8\r\nSENTINEL\r\n$7\r\nPRIMARY\r\n", 2, 3, "Valkey 8.0.0")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL REMOVE`.
 pub static SENTINEL_REMOVE: CommandSpec =
-    command("SENTINEL REMOVE", b"$8\r\nSENTINEL\r\n$6\r\nREMOVE\r\n", 2, 3).flags(Flags::ADMIN);
+    command("SENTINEL REMOVE", b"$8\r\nSENTINEL\r\n$6\r\nREMOVE\r\n", 2, 3, "Redis 2.8.4").flags(Flags::ADMIN);
 /// `SENTINEL REPLICAS`.
-pub static SENTINEL_REPLICAS: CommandSpec = command("SENTINEL REPLICAS", b"$8\r\nSENTINEL\r\n$8\r\nREPLICAS\r\n", 2, 3)
-    .flags(Flags::READONLY.and(Flags::ADMIN));
+pub static SENTINEL_REPLICAS: CommandSpec =
+    command("SENTINEL REPLICAS", b"$8\r\nSENTINEL\r\n$8\r\nREPLICAS\r\n", 2, 3, "Redis 5.0.0")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL RESET`.
 pub static SENTINEL_RESET: CommandSpec =
-    command("SENTINEL RESET", b"$8\r\nSENTINEL\r\n$5\r\nRESET\r\n", 2, 3).flags(Flags::ADMIN);
+    command("SENTINEL RESET", b"$8\r\nSENTINEL\r\n$5\r\nRESET\r\n", 2, 3, "Redis 2.8.4").flags(Flags::ADMIN);
 /// `SENTINEL SENTINELS`.
 pub static SENTINEL_SENTINELS: CommandSpec =
-    command("SENTINEL SENTINELS", b"$8\r\nSENTINEL\r\n$9\r\nSENTINELS\r\n", 2, 3)
+    command("SENTINEL SENTINELS", b"$8\r\nSENTINEL\r\n$9\r\nSENTINELS\r\n", 2, 3, "Redis 2.8.4")
         .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SENTINEL SET`.
 pub static SENTINEL_SET: CommandSpec =
-    command("SENTINEL SET", b"$8\r\nSENTINEL\r\n$3\r\nSET\r\n", 2, -5).flags(Flags::ADMIN);
+    command("SENTINEL SET", b"$8\r\nSENTINEL\r\n$3\r\nSET\r\n", 2, -5, "Redis 2.8.4").flags(Flags::ADMIN);
 /// `SENTINEL SIMULATE-FAILURE`.
 pub static SENTINEL_SIMULATE_FAILURE: CommandSpec =
-    command("SENTINEL SIMULATE-FAILURE", b"$8\r\nSENTINEL\r\n$16\r\nSIMULATE-FAILURE\r\n", 2, -3).flags(Flags::ADMIN);
+    command("SENTINEL SIMULATE-FAILURE", b"$8\r\nSENTINEL\r\n$16\r\nSIMULATE-FAILURE\r\n", 2, -3, "Redis 3.2.0")
+        .flags(Flags::ADMIN);
 /// `SENTINEL SLAVES`.
 pub static SENTINEL_SLAVES: CommandSpec =
-    command("SENTINEL SLAVES", b"$8\r\nSENTINEL\r\n$6\r\nSLAVES\r\n", 2, 3).flags(Flags::READONLY.and(Flags::ADMIN));
+    command("SENTINEL SLAVES", b"$8\r\nSENTINEL\r\n$6\r\nSLAVES\r\n", 2, 3, "Redis 2.8.0")
+        .flags(Flags::READONLY.and(Flags::ADMIN));
 /// `SET`.
-pub static SET: CommandSpec = command("SET", b"$3\r\nSET\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static SET: CommandSpec = command("SET", b"$3\r\nSET\r\n", 1, -3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `SETBIT`.
-pub static SETBIT: CommandSpec = command("SETBIT", b"$6\r\nSETBIT\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static SETBIT: CommandSpec =
+    command("SETBIT", b"$6\r\nSETBIT\r\n", 1, 4, "Redis 2.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `SETEX`.
-pub static SETEX: CommandSpec = command("SETEX", b"$5\r\nSETEX\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static SETEX: CommandSpec =
+    command("SETEX", b"$5\r\nSETEX\r\n", 1, 4, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `SETNX`.
-pub static SETNX: CommandSpec = command("SETNX", b"$5\r\nSETNX\r\n", 1, 3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static SETNX: CommandSpec =
+    command("SETNX", b"$5\r\nSETNX\r\n", 1, 3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `SETRANGE`.
-pub static SETRANGE: CommandSpec = command("SETRANGE", b"$8\r\nSETRANGE\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static SETRANGE: CommandSpec =
+    command("SETRANGE", b"$8\r\nSETRANGE\r\n", 1, 4, "Redis 2.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `SHUTDOWN`.
 pub static SHUTDOWN: CommandSpec =
-    command("SHUTDOWN", b"$8\r\nSHUTDOWN\r\n", 1, -1).flags(Flags::ADMIN.and(Flags::WHILE_BUSY));
+    command("SHUTDOWN", b"$8\r\nSHUTDOWN\r\n", 1, -1, "Redis 1.0.0").flags(Flags::ADMIN.and(Flags::WHILE_BUSY));
 /// `SINTER`.
-pub static SINTER: CommandSpec = command("SINTER", b"$6\r\nSINTER\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_MGET);
+pub static SINTER: CommandSpec =
+    command("SINTER", b"$6\r\nSINTER\r\n", 1, -2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_MGET);
 /// `SINTERCARD`.
 pub static SINTERCARD: CommandSpec =
-    command("SINTERCARD", b"$10\r\nSINTERCARD\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_ZUNION);
+    command("SINTERCARD", b"$10\r\nSINTERCARD\r\n", 1, -3, "Redis 7.0.0").flags(Flags::READONLY).keys(LIKE_ZUNION);
 /// `SINTERSTORE`.
 pub static SINTERSTORE: CommandSpec =
-    command("SINTERSTORE", b"$11\r\nSINTERSTORE\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_SINTERSTORE);
+    command("SINTERSTORE", b"$11\r\nSINTERSTORE\r\n", 1, -3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_SINTERSTORE);
 /// `SISMEMBER`.
 pub static SISMEMBER: CommandSpec =
-    command("SISMEMBER", b"$9\r\nSISMEMBER\r\n", 1, 3).flags(Flags::READONLY).keys(LIKE_GET);
+    command("SISMEMBER", b"$9\r\nSISMEMBER\r\n", 1, 3, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `SLAVEOF`.
-pub static SLAVEOF: CommandSpec = command("SLAVEOF", b"$7\r\nSLAVEOF\r\n", 1, 3).flags(Flags::ADMIN);
+pub static SLAVEOF: CommandSpec = command("SLAVEOF", b"$7\r\nSLAVEOF\r\n", 1, 3, "Redis 1.0.0").flags(Flags::ADMIN);
 /// `SLOWLOG`, with a subcommand as its first argument.
-pub static SLOWLOG: CommandSpec = command("SLOWLOG", b"$7\r\nSLOWLOG\r\n", 1, -2).flags(Flags::ADMIN);
+pub static SLOWLOG: CommandSpec = command("SLOWLOG", b"$7\r\nSLOWLOG\r\n", 1, -2, "Redis 2.2.12").flags(Flags::ADMIN);
 /// `SLOWLOG GET`.
-pub static SLOWLOG_GET: CommandSpec = command("SLOWLOG GET", b"$7\r\nSLOWLOG\r\n$3\r\nGET\r\n", 2, -2)
+pub static SLOWLOG_GET: CommandSpec = command("SLOWLOG GET", b"$7\r\nSLOWLOG\r\n$3\r\nGET\r\n", 2, -2, "Redis 2.2.12")
     .flags(Flags::READONLY.and(Flags::ADMIN))
     .across(RequestPolicy::AllNodes, ResponsePolicy::Default);
 /// `SLOWLOG HELP`.
 pub static SLOWLOG_HELP: CommandSpec =
-    command("SLOWLOG HELP", b"$7\r\nSLOWLOG\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("SLOWLOG HELP", b"$7\r\nSLOWLOG\r\n$4\r\nHELP\r\n", 2, 2, "Redis 6.2.0").flags(Flags::READONLY);
 /// `SLOWLOG LEN`.
-pub static SLOWLOG_LEN: CommandSpec = command("SLOWLOG LEN", b"$7\r\nSLOWLOG\r\n$3\r\nLEN\r\n", 2, 2)
+pub static SLOWLOG_LEN: CommandSpec = command("SLOWLOG LEN", b"$7\r\nSLOWLOG\r\n$3\r\nLEN\r\n", 2, 2, "Redis 2.2.12")
     .flags(Flags::READONLY.and(Flags::ADMIN))
     .across(RequestPolicy::AllNodes, ResponsePolicy::AggSum);
 /// `SLOWLOG RESET`.
-pub static SLOWLOG_RESET: CommandSpec = command("SLOWLOG RESET", b"$7\r\nSLOWLOG\r\n$5\r\nRESET\r\n", 2, 2)
-    .flags(Flags::ADMIN)
-    .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
+pub static SLOWLOG_RESET: CommandSpec =
+    command("SLOWLOG RESET", b"$7\r\nSLOWLOG\r\n$5\r\nRESET\r\n", 2, 2, "Redis 2.2.12")
+        .flags(Flags::ADMIN)
+        .across(RequestPolicy::AllNodes, ResponsePolicy::AllSucceeded);
 /// `SMEMBERS`.
 pub static SMEMBERS: CommandSpec =
-    command("SMEMBERS", b"$8\r\nSMEMBERS\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+    command("SMEMBERS", b"$8\r\nSMEMBERS\r\n", 1, 2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `SMISMEMBER`.
 pub static SMISMEMBER: CommandSpec =
-    command("SMISMEMBER", b"$10\r\nSMISMEMBER\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+    command("SMISMEMBER", b"$10\r\nSMISMEMBER\r\n", 1, -3, "Redis 6.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `SMOVE`.
-pub static SMOVE: CommandSpec = command("SMOVE", b"$5\r\nSMOVE\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_RENAME);
+pub static SMOVE: CommandSpec =
+    command("SMOVE", b"$5\r\nSMOVE\r\n", 1, 4, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_RENAME);
 /// `SORT`.
-pub static SORT: CommandSpec =
-    command("SORT", b"$4\r\nSORT\r\n", 1, -2).flags(Flags::WRITE.and(Flags::MOVABLE_KEYS)).keys(LIKE_SORT);
+pub static SORT: CommandSpec = command("SORT", b"$4\r\nSORT\r\n", 1, -2, "Redis 1.0.0")
+    .flags(Flags::WRITE.and(Flags::MOVABLE_KEYS))
+    .keys(LIKE_SORT);
 /// `SORT_RO`.
-pub static SORT_RO: CommandSpec =
-    command("SORT_RO", b"$7\r\nSORT_RO\r\n", 1, -2).flags(Flags::READONLY.and(Flags::MOVABLE_KEYS)).keys(LIKE_GET);
+pub static SORT_RO: CommandSpec = command("SORT_RO", b"$7\r\nSORT_RO\r\n", 1, -2, "Redis 7.0.0")
+    .flags(Flags::READONLY.and(Flags::MOVABLE_KEYS))
+    .keys(LIKE_GET);
 /// `SPOP`.
-pub static SPOP: CommandSpec = command("SPOP", b"$4\r\nSPOP\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static SPOP: CommandSpec =
+    command("SPOP", b"$4\r\nSPOP\r\n", 1, -2, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `SPUBLISH`.
-pub static SPUBLISH: CommandSpec = command("SPUBLISH", b"$8\r\nSPUBLISH\r\n", 1, 3).keys(LIKE_GET);
+pub static SPUBLISH: CommandSpec = command("SPUBLISH", b"$8\r\nSPUBLISH\r\n", 1, 3, "Redis 7.0.0").keys(LIKE_GET);
 /// `SRANDMEMBER`.
 pub static SRANDMEMBER: CommandSpec =
-    command("SRANDMEMBER", b"$11\r\nSRANDMEMBER\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_GET);
+    command("SRANDMEMBER", b"$11\r\nSRANDMEMBER\r\n", 1, -2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `SREM`.
-pub static SREM: CommandSpec = command("SREM", b"$4\r\nSREM\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static SREM: CommandSpec =
+    command("SREM", b"$4\r\nSREM\r\n", 1, -3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `SSCAN`.
-pub static SSCAN: CommandSpec = command("SSCAN", b"$5\r\nSSCAN\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static SSCAN: CommandSpec =
+    command("SSCAN", b"$5\r\nSSCAN\r\n", 1, -3, "Redis 2.8.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `SSUBSCRIBE`.
-pub static SSUBSCRIBE: CommandSpec =
-    command("SSUBSCRIBE", b"$10\r\nSSUBSCRIBE\r\n", 1, -2).flags(Flags::CONNECTION_STATE).keys(LIKE_MGET);
+pub static SSUBSCRIBE: CommandSpec = command("SSUBSCRIBE", b"$10\r\nSSUBSCRIBE\r\n", 1, -2, "Redis 7.0.0")
+    .flags(Flags::CONNECTION_STATE)
+    .keys(LIKE_MGET);
 /// `STRLEN`.
-pub static STRLEN: CommandSpec = command("STRLEN", b"$6\r\nSTRLEN\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static STRLEN: CommandSpec =
+    command("STRLEN", b"$6\r\nSTRLEN\r\n", 1, 2, "Redis 2.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `SUBSCRIBE`.
-pub static SUBSCRIBE: CommandSpec = command("SUBSCRIBE", b"$9\r\nSUBSCRIBE\r\n", 1, -2).flags(Flags::CONNECTION_STATE);
+pub static SUBSCRIBE: CommandSpec =
+    command("SUBSCRIBE", b"$9\r\nSUBSCRIBE\r\n", 1, -2, "Redis 2.0.0").flags(Flags::CONNECTION_STATE);
 /// `SUBSTR`.
-pub static SUBSTR: CommandSpec = command("SUBSTR", b"$6\r\nSUBSTR\r\n", 1, 4).flags(Flags::READONLY).keys(LIKE_GET);
+pub static SUBSTR: CommandSpec =
+    command("SUBSTR", b"$6\r\nSUBSTR\r\n", 1, 4, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `SUNION`.
-pub static SUNION: CommandSpec = command("SUNION", b"$6\r\nSUNION\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_MGET);
+pub static SUNION: CommandSpec =
+    command("SUNION", b"$6\r\nSUNION\r\n", 1, -2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_MGET);
 /// `SUNIONSTORE`.
 pub static SUNIONSTORE: CommandSpec =
-    command("SUNIONSTORE", b"$11\r\nSUNIONSTORE\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_SINTERSTORE);
+    command("SUNIONSTORE", b"$11\r\nSUNIONSTORE\r\n", 1, -3, "Redis 1.0.0").flags(Flags::WRITE).keys(LIKE_SINTERSTORE);
 /// `SUNSUBSCRIBE`.
-pub static SUNSUBSCRIBE: CommandSpec =
-    command("SUNSUBSCRIBE", b"$12\r\nSUNSUBSCRIBE\r\n", 1, -1).flags(Flags::CONNECTION_STATE).keys(LIKE_MGET);
+pub static SUNSUBSCRIBE: CommandSpec = command("SUNSUBSCRIBE", b"$12\r\nSUNSUBSCRIBE\r\n", 1, -1, "Redis 7.0.0")
+    .flags(Flags::CONNECTION_STATE)
+    .keys(LIKE_MGET);
 /// `SWAPDB`.
-pub static SWAPDB: CommandSpec = command("SWAPDB", b"$6\r\nSWAPDB\r\n", 1, 3).flags(Flags::WRITE);
+pub static SWAPDB: CommandSpec = command("SWAPDB", b"$6\r\nSWAPDB\r\n", 1, 3, "Redis 4.0.0").flags(Flags::WRITE);
 /// `SYNC`.
 pub static SYNC: CommandSpec =
-    command("SYNC", b"$4\r\nSYNC\r\n", 1, 1).flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
+    command("SYNC", b"$4\r\nSYNC\r\n", 1, 1, "Redis 1.0.0").flags(Flags::CONNECTION_STATE.and(Flags::ADMIN));
+/// `TDIGEST.ADD`.
+pub static TDIGEST_ADD: CommandSpec = command(
+    "TDIGEST.ADD",
+    b"$11\r\nTDIGEST.ADD\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `TDIGEST.BYRANK`.
+pub static TDIGEST_BYRANK: CommandSpec = command(
+    "TDIGEST.BYRANK",
+    b"$14\r\nTDIGEST.BYRANK\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TDIGEST.BYREVRANK`.
+pub static TDIGEST_BYREVRANK: CommandSpec = command(
+    "TDIGEST.BYREVRANK",
+    b"$17\r\nTDIGEST.BYREVRANK\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TDIGEST.CDF`.
+pub static TDIGEST_CDF: CommandSpec = command(
+    "TDIGEST.CDF",
+    b"$11\r\nTDIGEST.CDF\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TDIGEST.CREATE`.
+pub static TDIGEST_CREATE: CommandSpec = command(
+    "TDIGEST.CREATE",
+    b"$14\r\nTDIGEST.CREATE\r\n",
+    1,
+    -2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `TDIGEST.INFO`.
+pub static TDIGEST_INFO: CommandSpec = command(
+    "TDIGEST.INFO",
+    b"$12\r\nTDIGEST.INFO\r\n",
+    1,
+    2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TDIGEST.MAX`.
+pub static TDIGEST_MAX: CommandSpec = command(
+    "TDIGEST.MAX",
+    b"$11\r\nTDIGEST.MAX\r\n",
+    1,
+    2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TDIGEST.MERGE`.
+pub static TDIGEST_MERGE: CommandSpec = command(
+    "TDIGEST.MERGE",
+    b"$13\r\nTDIGEST.MERGE\r\n",
+    1,
+    -4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_ZUNIONSTORE);
+/// `TDIGEST.MIN`.
+pub static TDIGEST_MIN: CommandSpec = command(
+    "TDIGEST.MIN",
+    b"$11\r\nTDIGEST.MIN\r\n",
+    1,
+    2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TDIGEST.QUANTILE`.
+pub static TDIGEST_QUANTILE: CommandSpec = command(
+    "TDIGEST.QUANTILE",
+    b"$16\r\nTDIGEST.QUANTILE\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TDIGEST.RANK`.
+pub static TDIGEST_RANK: CommandSpec = command(
+    "TDIGEST.RANK",
+    b"$12\r\nTDIGEST.RANK\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TDIGEST.RESET`.
+pub static TDIGEST_RESET: CommandSpec = command(
+    "TDIGEST.RESET",
+    b"$13\r\nTDIGEST.RESET\r\n",
+    1,
+    2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `TDIGEST.REVRANK`.
+pub static TDIGEST_REVRANK: CommandSpec = command(
+    "TDIGEST.REVRANK",
+    b"$15\r\nTDIGEST.REVRANK\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TDIGEST.TRIMMED_MEAN`.
+pub static TDIGEST_TRIMMED_MEAN: CommandSpec = command(
+    "TDIGEST.TRIMMED_MEAN",
+    b"$20\r\nTDIGEST.TRIMMED_MEAN\r\n",
+    1,
+    4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
 /// `TIME`.
-pub static TIME: CommandSpec = command("TIME", b"$4\r\nTIME\r\n", 1, 1).flags(Flags::READONLY);
+pub static TIME: CommandSpec = command("TIME", b"$4\r\nTIME\r\n", 1, 1, "Redis 2.6.0").flags(Flags::READONLY);
+/// `TOPK.ADD`.
+pub static TOPK_ADD: CommandSpec = command(
+    "TOPK.ADD",
+    b"$8\r\nTOPK.ADD\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `TOPK.INCRBY`.
+pub static TOPK_INCRBY: CommandSpec = command(
+    "TOPK.INCRBY",
+    b"$11\r\nTOPK.INCRBY\r\n",
+    1,
+    -4,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `TOPK.INFO`.
+pub static TOPK_INFO: CommandSpec = command(
+    "TOPK.INFO",
+    b"$9\r\nTOPK.INFO\r\n",
+    1,
+    2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TOPK.LIST`.
+pub static TOPK_LIST: CommandSpec = command(
+    "TOPK.LIST",
+    b"$9\r\nTOPK.LIST\r\n",
+    1,
+    -2,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TOPK.QUERY`.
+pub static TOPK_QUERY: CommandSpec = command(
+    "TOPK.QUERY",
+    b"$10\r\nTOPK.QUERY\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
+/// `TOPK.RESERVE`.
+pub static TOPK_RESERVE: CommandSpec = command(
+    "TOPK.RESERVE",
+    b"$12\r\nTOPK.RESERVE\r\n",
+    1,
+    -3,
+    "the module RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
 /// `TOUCH`.
-pub static TOUCH: CommandSpec = command("TOUCH", b"$5\r\nTOUCH\r\n", 1, -2)
+pub static TOUCH: CommandSpec = command("TOUCH", b"$5\r\nTOUCH\r\n", 1, -2, "Redis 3.2.1")
     .flags(Flags::READONLY)
     .keys(LIKE_MGET)
     .across(RequestPolicy::MultiShard, ResponsePolicy::AggSum);
+/// `TS.ADD`.
+pub static TS_ADD: CommandSpec =
+    command("TS.ADD", b"$6\r\nTS.ADD\r\n", 1, -4, "the module RedisTimeSeries (a part of Redis Stack and Redis 8)")
+        .flags(Flags::WRITE)
+        .keys(LIKE_GET);
+/// `TS.ALTER`.
+pub static TS_ALTER: CommandSpec =
+    command("TS.ALTER", b"$8\r\nTS.ALTER\r\n", 1, -2, "the module RedisTimeSeries (a part of Redis Stack and Redis 8)")
+        .flags(Flags::WRITE)
+        .keys(LIKE_GET);
+/// `TS.CREATE`.
+pub static TS_CREATE: CommandSpec = command(
+    "TS.CREATE",
+    b"$9\r\nTS.CREATE\r\n",
+    1,
+    -2,
+    "the module RedisTimeSeries (a part of Redis Stack and Redis 8)",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `TS.CREATERULE`.
+pub static TS_CREATERULE: CommandSpec = command(
+    "TS.CREATERULE",
+    b"$13\r\nTS.CREATERULE\r\n",
+    1,
+    -6,
+    "the module RedisTimeSeries (a part of Redis Stack and Redis 8)",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_RENAME);
+/// `TS.DECRBY`.
+pub static TS_DECRBY: CommandSpec = command(
+    "TS.DECRBY",
+    b"$9\r\nTS.DECRBY\r\n",
+    1,
+    -3,
+    "the module RedisTimeSeries (a part of Redis Stack and Redis 8)",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `TS.DEL`.
+pub static TS_DEL: CommandSpec =
+    command("TS.DEL", b"$6\r\nTS.DEL\r\n", 1, 4, "the module RedisTimeSeries (a part of Redis Stack and Redis 8)")
+        .flags(Flags::WRITE)
+        .keys(LIKE_GET);
+/// `TS.DELETERULE`.
+pub static TS_DELETERULE: CommandSpec = command(
+    "TS.DELETERULE",
+    b"$13\r\nTS.DELETERULE\r\n",
+    1,
+    3,
+    "the module RedisTimeSeries (a part of Redis Stack and Redis 8)",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_RENAME);
+/// `TS.GET`.
+pub static TS_GET: CommandSpec =
+    command("TS.GET", b"$6\r\nTS.GET\r\n", 1, -2, "the module RedisTimeSeries (a part of Redis Stack and Redis 8)")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
+/// `TS.INCRBY`.
+pub static TS_INCRBY: CommandSpec = command(
+    "TS.INCRBY",
+    b"$9\r\nTS.INCRBY\r\n",
+    1,
+    -3,
+    "the module RedisTimeSeries (a part of Redis Stack and Redis 8)",
+)
+.flags(Flags::WRITE)
+.keys(LIKE_GET);
+/// `TS.INFO`.
+pub static TS_INFO: CommandSpec =
+    command("TS.INFO", b"$7\r\nTS.INFO\r\n", 1, -2, "the module RedisTimeSeries (a part of Redis Stack and Redis 8)")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
+/// `TS.MADD`.
+pub static TS_MADD: CommandSpec =
+    command("TS.MADD", b"$7\r\nTS.MADD\r\n", 1, -4, "the module RedisTimeSeries (a part of Redis Stack and Redis 8)")
+        .flags(Flags::WRITE)
+        .keys(LIKE_JSON_MSET);
+/// `TS.MGET`.
+pub static TS_MGET: CommandSpec =
+    command("TS.MGET", b"$7\r\nTS.MGET\r\n", 1, -3, "the module RedisTimeSeries (a part of Redis Stack and Redis 8)")
+        .flags(Flags::READONLY);
+/// `TS.MRANGE`.
+pub static TS_MRANGE: CommandSpec = command(
+    "TS.MRANGE",
+    b"$9\r\nTS.MRANGE\r\n",
+    1,
+    -5,
+    "the module RedisTimeSeries (a part of Redis Stack and Redis 8)",
+)
+.flags(Flags::READONLY);
+/// `TS.MREVRANGE`.
+pub static TS_MREVRANGE: CommandSpec = command(
+    "TS.MREVRANGE",
+    b"$12\r\nTS.MREVRANGE\r\n",
+    1,
+    -5,
+    "the module RedisTimeSeries (a part of Redis Stack and Redis 8)",
+)
+.flags(Flags::READONLY);
+/// `TS.QUERYINDEX`.
+pub static TS_QUERYINDEX: CommandSpec = command(
+    "TS.QUERYINDEX",
+    b"$13\r\nTS.QUERYINDEX\r\n",
+    1,
+    -2,
+    "the module RedisTimeSeries (a part of Redis Stack and Redis 8)",
+)
+.flags(Flags::READONLY);
+/// `TS.RANGE`.
+pub static TS_RANGE: CommandSpec =
+    command("TS.RANGE", b"$8\r\nTS.RANGE\r\n", 1, -4, "the module RedisTimeSeries (a part of Redis Stack and Redis 8)")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
+/// `TS.REVRANGE`.
+pub static TS_REVRANGE: CommandSpec = command(
+    "TS.REVRANGE",
+    b"$11\r\nTS.REVRANGE\r\n",
+    1,
+    -4,
+    "the module RedisTimeSeries (a part of Redis Stack and Redis 8)",
+)
+.flags(Flags::READONLY)
+.keys(LIKE_GET);
 /// `TTL`.
-pub static TTL: CommandSpec = command("TTL", b"$3\r\nTTL\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static TTL: CommandSpec =
+    command("TTL", b"$3\r\nTTL\r\n", 1, 2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `TYPE`.
-pub static TYPE: CommandSpec = command("TYPE", b"$4\r\nTYPE\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static TYPE: CommandSpec =
+    command("TYPE", b"$4\r\nTYPE\r\n", 1, 2, "Redis 1.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `UNLINK`.
-pub static UNLINK: CommandSpec = command("UNLINK", b"$6\r\nUNLINK\r\n", 1, -2)
+pub static UNLINK: CommandSpec = command("UNLINK", b"$6\r\nUNLINK\r\n", 1, -2, "Redis 4.0.0")
     .flags(Flags::WRITE)
     .keys(LIKE_MGET)
     .across(RequestPolicy::MultiShard, ResponsePolicy::AggSum);
 /// `UNSUBSCRIBE`.
 pub static UNSUBSCRIBE: CommandSpec =
-    command("UNSUBSCRIBE", b"$11\r\nUNSUBSCRIBE\r\n", 1, -1).flags(Flags::CONNECTION_STATE);
+    command("UNSUBSCRIBE", b"$11\r\nUNSUBSCRIBE\r\n", 1, -1, "Redis 2.0.0").flags(Flags::CONNECTION_STATE);
 /// `UNWATCH`.
-pub static UNWATCH: CommandSpec = command("UNWATCH", b"$7\r\nUNWATCH\r\n", 1, 1).flags(Flags::CONNECTION_STATE);
+pub static UNWATCH: CommandSpec =
+    command("UNWATCH", b"$7\r\nUNWATCH\r\n", 1, 1, "Redis 2.2.0").flags(Flags::CONNECTION_STATE);
+/// `VADD`.
+pub static VADD: CommandSpec =
+    command("VADD", b"$4\r\nVADD\r\n", 1, -5, "Redis 8.0.0").flags(Flags::WRITE).keys(LIKE_GET);
+/// `VCARD`.
+pub static VCARD: CommandSpec =
+    command("VCARD", b"$5\r\nVCARD\r\n", 1, 2, "Redis 8.0.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `VDIM`.
+pub static VDIM: CommandSpec =
+    command("VDIM", b"$4\r\nVDIM\r\n", 1, 2, "Redis 8.0.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `VEMB`.
+pub static VEMB: CommandSpec =
+    command("VEMB", b"$4\r\nVEMB\r\n", 1, -3, "Redis 8.0.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `VGETATTR`.
+pub static VGETATTR: CommandSpec =
+    command("VGETATTR", b"$8\r\nVGETATTR\r\n", 1, 3, "Redis 8.0.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `VINFO`.
+pub static VINFO: CommandSpec =
+    command("VINFO", b"$5\r\nVINFO\r\n", 1, 2, "Redis 8.0.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `VISMEMBER`.
+pub static VISMEMBER: CommandSpec =
+    command("VISMEMBER", b"$9\r\nVISMEMBER\r\n", 1, 3, "Redis 8.0.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `VLINKS`.
+pub static VLINKS: CommandSpec =
+    command("VLINKS", b"$6\r\nVLINKS\r\n", 1, -3, "Redis 8.0.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `VRANDMEMBER`.
+pub static VRANDMEMBER: CommandSpec =
+    command("VRANDMEMBER", b"$11\r\nVRANDMEMBER\r\n", 1, -2, "Redis 8.0.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `VRANGE`.
+pub static VRANGE: CommandSpec =
+    command("VRANGE", b"$6\r\nVRANGE\r\n", 1, -4, "Redis 8.4.0").flags(Flags::READONLY).keys(LIKE_GET);
+/// `VREM`.
+pub static VREM: CommandSpec =
+    command("VREM", b"$4\r\nVREM\r\n", 1, 3, "Redis 8.0.0").flags(Flags::WRITE).keys(LIKE_GET);
+/// `VSETATTR`.
+pub static VSETATTR: CommandSpec =
+    command("VSETATTR", b"$8\r\nVSETATTR\r\n", 1, 4, "Redis 8.0.0").flags(Flags::WRITE).keys(LIKE_GET);
+/// `VSIM`.
+pub static VSIM: CommandSpec =
+    command("VSIM", b"$4\r\nVSIM\r\n", 1, -4, "Redis 8.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `WAIT`.
-pub static WAIT: CommandSpec = command("WAIT", b"$4\r\nWAIT\r\n", 1, 3)
+pub static WAIT: CommandSpec = command("WAIT", b"$4\r\nWAIT\r\n", 1, 3, "Redis 3.0.0")
     .flags(Flags::BLOCKING)
     .across(RequestPolicy::AllShards, ResponsePolicy::AggMin)
     .blocking(Blocking::Milliseconds(1));
 /// `WAITAOF`.
-pub static WAITAOF: CommandSpec = command("WAITAOF", b"$7\r\nWAITAOF\r\n", 1, 4)
+pub static WAITAOF: CommandSpec = command("WAITAOF", b"$7\r\nWAITAOF\r\n", 1, 4, "Redis 7.2.0")
     .flags(Flags::BLOCKING)
     .across(RequestPolicy::AllShards, ResponsePolicy::AggMin)
     .blocking(Blocking::Milliseconds(2));
 /// `WATCH`.
 pub static WATCH: CommandSpec =
-    command("WATCH", b"$5\r\nWATCH\r\n", 1, -2).flags(Flags::CONNECTION_STATE).keys(LIKE_MGET);
+    command("WATCH", b"$5\r\nWATCH\r\n", 1, -2, "Redis 2.2.0").flags(Flags::CONNECTION_STATE).keys(LIKE_MGET);
 /// `XACK`.
-pub static XACK: CommandSpec = command("XACK", b"$4\r\nXACK\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static XACK: CommandSpec =
+    command("XACK", b"$4\r\nXACK\r\n", 1, -4, "Redis 5.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `XACKDEL`.
-pub static XACKDEL: CommandSpec = command("XACKDEL", b"$7\r\nXACKDEL\r\n", 1, -6).flags(Flags::WRITE).keys(LIKE_GET);
+pub static XACKDEL: CommandSpec =
+    command("XACKDEL", b"$7\r\nXACKDEL\r\n", 1, -6, "Redis 8.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `XADD`.
-pub static XADD: CommandSpec = command("XADD", b"$4\r\nXADD\r\n", 1, -5).flags(Flags::WRITE).keys(LIKE_GET);
+pub static XADD: CommandSpec =
+    command("XADD", b"$4\r\nXADD\r\n", 1, -5, "Redis 5.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `XAUTOCLAIM`.
 pub static XAUTOCLAIM: CommandSpec =
-    command("XAUTOCLAIM", b"$10\r\nXAUTOCLAIM\r\n", 1, -6).flags(Flags::WRITE).keys(LIKE_GET);
+    command("XAUTOCLAIM", b"$10\r\nXAUTOCLAIM\r\n", 1, -6, "Redis 6.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `XCLAIM`.
-pub static XCLAIM: CommandSpec = command("XCLAIM", b"$6\r\nXCLAIM\r\n", 1, -6).flags(Flags::WRITE).keys(LIKE_GET);
+pub static XCLAIM: CommandSpec =
+    command("XCLAIM", b"$6\r\nXCLAIM\r\n", 1, -6, "Redis 5.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `XDEL`.
-pub static XDEL: CommandSpec = command("XDEL", b"$4\r\nXDEL\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static XDEL: CommandSpec =
+    command("XDEL", b"$4\r\nXDEL\r\n", 1, -3, "Redis 5.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `XDELEX`.
-pub static XDELEX: CommandSpec = command("XDELEX", b"$6\r\nXDELEX\r\n", 1, -5).flags(Flags::WRITE).keys(LIKE_GET);
+pub static XDELEX: CommandSpec =
+    command("XDELEX", b"$6\r\nXDELEX\r\n", 1, -5, "Redis 8.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `XGROUP`, with a subcommand as its first argument.
-pub static XGROUP: CommandSpec = command("XGROUP", b"$6\r\nXGROUP\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_MEMORY);
+pub static XGROUP: CommandSpec =
+    command("XGROUP", b"$6\r\nXGROUP\r\n", 1, -2, "Redis 5.0.0").flags(Flags::WRITE).keys(LIKE_MEMORY);
 /// `XGROUP CREATE`.
 pub static XGROUP_CREATE: CommandSpec =
-    command("XGROUP CREATE", b"$6\r\nXGROUP\r\n$6\r\nCREATE\r\n", 2, -5).flags(Flags::WRITE).keys(LIKE_GET);
+    command("XGROUP CREATE", b"$6\r\nXGROUP\r\n$6\r\nCREATE\r\n", 2, -5, "Redis 5.0.0")
+        .flags(Flags::WRITE)
+        .keys(LIKE_GET);
 /// `XGROUP CREATECONSUMER`.
 pub static XGROUP_CREATECONSUMER: CommandSpec =
-    command("XGROUP CREATECONSUMER", b"$6\r\nXGROUP\r\n$14\r\nCREATECONSUMER\r\n", 2, 5)
+    command("XGROUP CREATECONSUMER", b"$6\r\nXGROUP\r\n$14\r\nCREATECONSUMER\r\n", 2, 5, "Redis 6.2.0")
         .flags(Flags::WRITE)
         .keys(LIKE_GET);
 /// `XGROUP DELCONSUMER`.
 pub static XGROUP_DELCONSUMER: CommandSpec =
-    command("XGROUP DELCONSUMER", b"$6\r\nXGROUP\r\n$11\r\nDELCONSUMER\r\n", 2, 5).flags(Flags::WRITE).keys(LIKE_GET);
+    command("XGROUP DELCONSUMER", b"$6\r\nXGROUP\r\n$11\r\nDELCONSUMER\r\n", 2, 5, "Redis 5.0.0")
+        .flags(Flags::WRITE)
+        .keys(LIKE_GET);
 /// `XGROUP DESTROY`.
 pub static XGROUP_DESTROY: CommandSpec =
-    command("XGROUP DESTROY", b"$6\r\nXGROUP\r\n$7\r\nDESTROY\r\n", 2, 4).flags(Flags::WRITE).keys(LIKE_GET);
+    command("XGROUP DESTROY", b"$6\r\nXGROUP\r\n$7\r\nDESTROY\r\n", 2, 4, "Redis 5.0.0")
+        .flags(Flags::WRITE)
+        .keys(LIKE_GET);
 /// `XGROUP HELP`.
 pub static XGROUP_HELP: CommandSpec =
-    command("XGROUP HELP", b"$6\r\nXGROUP\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("XGROUP HELP", b"$6\r\nXGROUP\r\n$4\r\nHELP\r\n", 2, 2, "Redis 5.0.0").flags(Flags::READONLY);
 /// `XGROUP SETID`.
 pub static XGROUP_SETID: CommandSpec =
-    command("XGROUP SETID", b"$6\r\nXGROUP\r\n$5\r\nSETID\r\n", 2, -5).flags(Flags::WRITE).keys(LIKE_GET);
+    command("XGROUP SETID", b"$6\r\nXGROUP\r\n$5\r\nSETID\r\n", 2, -5, "Redis 5.0.0")
+        .flags(Flags::WRITE)
+        .keys(LIKE_GET);
 /// `XINFO`, with a subcommand as its first argument.
-pub static XINFO: CommandSpec = command("XINFO", b"$5\r\nXINFO\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_MEMORY);
+pub static XINFO: CommandSpec =
+    command("XINFO", b"$5\r\nXINFO\r\n", 1, -2, "Redis 5.0.0").flags(Flags::READONLY).keys(LIKE_MEMORY);
 /// `XINFO CONSUMERS`.
 pub static XINFO_CONSUMERS: CommandSpec =
-    command("XINFO CONSUMERS", b"$5\r\nXINFO\r\n$9\r\nCONSUMERS\r\n", 2, 4).flags(Flags::READONLY).keys(LIKE_GET);
+    command("XINFO CONSUMERS", b"$5\r\nXINFO\r\n$9\r\nCONSUMERS\r\n", 2, 4, "Redis 5.0.0")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `XINFO GROUPS`.
-pub static XINFO_GROUPS: CommandSpec =
-    command("XINFO GROUPS", b"$5\r\nXINFO\r\n$6\r\nGROUPS\r\n", 2, 3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static XINFO_GROUPS: CommandSpec = command("XINFO GROUPS", b"$5\r\nXINFO\r\n$6\r\nGROUPS\r\n", 2, 3, "Redis 5.0.0")
+    .flags(Flags::READONLY)
+    .keys(LIKE_GET);
 /// `XINFO HELP`.
 pub static XINFO_HELP: CommandSpec =
-    command("XINFO HELP", b"$5\r\nXINFO\r\n$4\r\nHELP\r\n", 2, 2).flags(Flags::READONLY);
+    command("XINFO HELP", b"$5\r\nXINFO\r\n$4\r\nHELP\r\n", 2, 2, "Redis 5.0.0").flags(Flags::READONLY);
 /// `XINFO STREAM`.
 pub static XINFO_STREAM: CommandSpec =
-    command("XINFO STREAM", b"$5\r\nXINFO\r\n$6\r\nSTREAM\r\n", 2, -3).flags(Flags::READONLY).keys(LIKE_GET);
+    command("XINFO STREAM", b"$5\r\nXINFO\r\n$6\r\nSTREAM\r\n", 2, -3, "Redis 5.0.0")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `XLEN`.
-pub static XLEN: CommandSpec = command("XLEN", b"$4\r\nXLEN\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static XLEN: CommandSpec =
+    command("XLEN", b"$4\r\nXLEN\r\n", 1, 2, "Redis 5.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `XPENDING`.
 pub static XPENDING: CommandSpec =
-    command("XPENDING", b"$8\r\nXPENDING\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+    command("XPENDING", b"$8\r\nXPENDING\r\n", 1, -3, "Redis 5.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `XRANGE`.
-pub static XRANGE: CommandSpec = command("XRANGE", b"$6\r\nXRANGE\r\n", 1, -4).flags(Flags::READONLY).keys(LIKE_GET);
+pub static XRANGE: CommandSpec =
+    command("XRANGE", b"$6\r\nXRANGE\r\n", 1, -4, "Redis 5.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `XREAD`.
-pub static XREAD: CommandSpec = command("XREAD", b"$5\r\nXREAD\r\n", 1, -4)
+pub static XREAD: CommandSpec = command("XREAD", b"$5\r\nXREAD\r\n", 1, -4, "Redis 5.0.0")
     .flags(Flags::READONLY.and(Flags::BLOCKING))
     .keys(LIKE_XREAD)
     .blocking(Blocking::MillisecondsAfter("BLOCK"));
 /// `XREADGROUP`.
-pub static XREADGROUP: CommandSpec = command("XREADGROUP", b"$10\r\nXREADGROUP\r\n", 1, -7)
+pub static XREADGROUP: CommandSpec = command("XREADGROUP", b"$10\r\nXREADGROUP\r\n", 1, -7, "Redis 5.0.0")
     .flags(Flags::WRITE.and(Flags::BLOCKING))
     .keys(LIKE_XREADGROUP)
     .blocking(Blocking::MillisecondsAfter("BLOCK"));
 /// `XREVRANGE`.
 pub static XREVRANGE: CommandSpec =
-    command("XREVRANGE", b"$9\r\nXREVRANGE\r\n", 1, -4).flags(Flags::READONLY).keys(LIKE_GET);
+    command("XREVRANGE", b"$9\r\nXREVRANGE\r\n", 1, -4, "Redis 5.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `XSETID`.
-pub static XSETID: CommandSpec = command("XSETID", b"$6\r\nXSETID\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static XSETID: CommandSpec =
+    command("XSETID", b"$6\r\nXSETID\r\n", 1, -3, "Redis 5.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `XTRIM`.
-pub static XTRIM: CommandSpec = command("XTRIM", b"$5\r\nXTRIM\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static XTRIM: CommandSpec =
+    command("XTRIM", b"$5\r\nXTRIM\r\n", 1, -4, "Redis 5.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ZADD`.
-pub static ZADD: CommandSpec = command("ZADD", b"$4\r\nZADD\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static ZADD: CommandSpec =
+    command("ZADD", b"$4\r\nZADD\r\n", 1, -4, "Redis 1.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ZCARD`.
-pub static ZCARD: CommandSpec = command("ZCARD", b"$5\r\nZCARD\r\n", 1, 2).flags(Flags::READONLY).keys(LIKE_GET);
+pub static ZCARD: CommandSpec =
+    command("ZCARD", b"$5\r\nZCARD\r\n", 1, 2, "Redis 1.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZCOUNT`.
-pub static ZCOUNT: CommandSpec = command("ZCOUNT", b"$6\r\nZCOUNT\r\n", 1, 4).flags(Flags::READONLY).keys(LIKE_GET);
+pub static ZCOUNT: CommandSpec =
+    command("ZCOUNT", b"$6\r\nZCOUNT\r\n", 1, 4, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZDIFF`.
-pub static ZDIFF: CommandSpec = command("ZDIFF", b"$5\r\nZDIFF\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_ZUNION);
+pub static ZDIFF: CommandSpec =
+    command("ZDIFF", b"$5\r\nZDIFF\r\n", 1, -3, "Redis 6.2.0").flags(Flags::READONLY).keys(LIKE_ZUNION);
 /// `ZDIFFSTORE`.
 pub static ZDIFFSTORE: CommandSpec =
-    command("ZDIFFSTORE", b"$10\r\nZDIFFSTORE\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_ZUNIONSTORE);
+    command("ZDIFFSTORE", b"$10\r\nZDIFFSTORE\r\n", 1, -4, "Redis 6.2.0").flags(Flags::WRITE).keys(LIKE_ZUNIONSTORE);
 /// `ZINCRBY`.
-pub static ZINCRBY: CommandSpec = command("ZINCRBY", b"$7\r\nZINCRBY\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+pub static ZINCRBY: CommandSpec =
+    command("ZINCRBY", b"$7\r\nZINCRBY\r\n", 1, 4, "Redis 1.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ZINTER`.
-pub static ZINTER: CommandSpec = command("ZINTER", b"$6\r\nZINTER\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_ZUNION);
+pub static ZINTER: CommandSpec =
+    command("ZINTER", b"$6\r\nZINTER\r\n", 1, -3, "Redis 6.2.0").flags(Flags::READONLY).keys(LIKE_ZUNION);
 /// `ZINTERCARD`.
 pub static ZINTERCARD: CommandSpec =
-    command("ZINTERCARD", b"$10\r\nZINTERCARD\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_ZUNION);
+    command("ZINTERCARD", b"$10\r\nZINTERCARD\r\n", 1, -3, "Redis 7.0.0").flags(Flags::READONLY).keys(LIKE_ZUNION);
 /// `ZINTERSTORE`.
 pub static ZINTERSTORE: CommandSpec =
-    command("ZINTERSTORE", b"$11\r\nZINTERSTORE\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_ZUNIONSTORE);
+    command("ZINTERSTORE", b"$11\r\nZINTERSTORE\r\n", 1, -4, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_ZUNIONSTORE);
 /// `ZLEXCOUNT`.
 pub static ZLEXCOUNT: CommandSpec =
-    command("ZLEXCOUNT", b"$9\r\nZLEXCOUNT\r\n", 1, 4).flags(Flags::READONLY).keys(LIKE_GET);
+    command("ZLEXCOUNT", b"$9\r\nZLEXCOUNT\r\n", 1, 4, "Redis 2.8.9").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZMPOP`.
-pub static ZMPOP: CommandSpec = command("ZMPOP", b"$5\r\nZMPOP\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_ZUNION);
+pub static ZMPOP: CommandSpec =
+    command("ZMPOP", b"$5\r\nZMPOP\r\n", 1, -4, "Redis 7.0.0").flags(Flags::WRITE).keys(LIKE_ZUNION);
 /// `ZMSCORE`.
-pub static ZMSCORE: CommandSpec = command("ZMSCORE", b"$7\r\nZMSCORE\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static ZMSCORE: CommandSpec =
+    command("ZMSCORE", b"$7\r\nZMSCORE\r\n", 1, -3, "Redis 6.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZPOPMAX`.
-pub static ZPOPMAX: CommandSpec = command("ZPOPMAX", b"$7\r\nZPOPMAX\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static ZPOPMAX: CommandSpec =
+    command("ZPOPMAX", b"$7\r\nZPOPMAX\r\n", 1, -2, "Redis 5.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ZPOPMIN`.
-pub static ZPOPMIN: CommandSpec = command("ZPOPMIN", b"$7\r\nZPOPMIN\r\n", 1, -2).flags(Flags::WRITE).keys(LIKE_GET);
+pub static ZPOPMIN: CommandSpec =
+    command("ZPOPMIN", b"$7\r\nZPOPMIN\r\n", 1, -2, "Redis 5.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ZRANDMEMBER`.
 pub static ZRANDMEMBER: CommandSpec =
-    command("ZRANDMEMBER", b"$11\r\nZRANDMEMBER\r\n", 1, -2).flags(Flags::READONLY).keys(LIKE_GET);
+    command("ZRANDMEMBER", b"$11\r\nZRANDMEMBER\r\n", 1, -2, "Redis 6.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZRANGE`.
-pub static ZRANGE: CommandSpec = command("ZRANGE", b"$6\r\nZRANGE\r\n", 1, -4).flags(Flags::READONLY).keys(LIKE_GET);
+pub static ZRANGE: CommandSpec =
+    command("ZRANGE", b"$6\r\nZRANGE\r\n", 1, -4, "Redis 1.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZRANGEBYLEX`.
 pub static ZRANGEBYLEX: CommandSpec =
-    command("ZRANGEBYLEX", b"$11\r\nZRANGEBYLEX\r\n", 1, -4).flags(Flags::READONLY).keys(LIKE_GET);
+    command("ZRANGEBYLEX", b"$11\r\nZRANGEBYLEX\r\n", 1, -4, "Redis 2.8.9").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZRANGEBYSCORE`.
 pub static ZRANGEBYSCORE: CommandSpec =
-    command("ZRANGEBYSCORE", b"$13\r\nZRANGEBYSCORE\r\n", 1, -4).flags(Flags::READONLY).keys(LIKE_GET);
+    command("ZRANGEBYSCORE", b"$13\r\nZRANGEBYSCORE\r\n", 1, -4, "Redis 1.0.5").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZRANGESTORE`.
 pub static ZRANGESTORE: CommandSpec =
-    command("ZRANGESTORE", b"$11\r\nZRANGESTORE\r\n", 1, -5).flags(Flags::WRITE).keys(LIKE_RENAME);
+    command("ZRANGESTORE", b"$11\r\nZRANGESTORE\r\n", 1, -5, "Redis 6.2.0").flags(Flags::WRITE).keys(LIKE_RENAME);
 /// `ZRANK`.
-pub static ZRANK: CommandSpec = command("ZRANK", b"$5\r\nZRANK\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static ZRANK: CommandSpec =
+    command("ZRANK", b"$5\r\nZRANK\r\n", 1, -3, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZREM`.
-pub static ZREM: CommandSpec = command("ZREM", b"$4\r\nZREM\r\n", 1, -3).flags(Flags::WRITE).keys(LIKE_GET);
+pub static ZREM: CommandSpec =
+    command("ZREM", b"$4\r\nZREM\r\n", 1, -3, "Redis 1.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ZREMRANGEBYLEX`.
 pub static ZREMRANGEBYLEX: CommandSpec =
-    command("ZREMRANGEBYLEX", b"$14\r\nZREMRANGEBYLEX\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+    command("ZREMRANGEBYLEX", b"$14\r\nZREMRANGEBYLEX\r\n", 1, 4, "Redis 2.8.9").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ZREMRANGEBYRANK`.
 pub static ZREMRANGEBYRANK: CommandSpec =
-    command("ZREMRANGEBYRANK", b"$15\r\nZREMRANGEBYRANK\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+    command("ZREMRANGEBYRANK", b"$15\r\nZREMRANGEBYRANK\r\n", 1, 4, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ZREMRANGEBYSCORE`.
 pub static ZREMRANGEBYSCORE: CommandSpec =
-    command("ZREMRANGEBYSCORE", b"$16\r\nZREMRANGEBYSCORE\r\n", 1, 4).flags(Flags::WRITE).keys(LIKE_GET);
+    command("ZREMRANGEBYSCORE", b"$16\r\nZREMRANGEBYSCORE\r\n", 1, 4, "Redis 1.2.0").flags(Flags::WRITE).keys(LIKE_GET);
 /// `ZREVRANGE`.
 pub static ZREVRANGE: CommandSpec =
-    command("ZREVRANGE", b"$9\r\nZREVRANGE\r\n", 1, -4).flags(Flags::READONLY).keys(LIKE_GET);
+    command("ZREVRANGE", b"$9\r\nZREVRANGE\r\n", 1, -4, "Redis 1.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZREVRANGEBYLEX`.
 pub static ZREVRANGEBYLEX: CommandSpec =
-    command("ZREVRANGEBYLEX", b"$14\r\nZREVRANGEBYLEX\r\n", 1, -4).flags(Flags::READONLY).keys(LIKE_GET);
+    command("ZREVRANGEBYLEX", b"$14\r\nZREVRANGEBYLEX\r\n", 1, -4, "Redis 2.8.9").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZREVRANGEBYSCORE`.
 pub static ZREVRANGEBYSCORE: CommandSpec =
-    command("ZREVRANGEBYSCORE", b"$16\r\nZREVRANGEBYSCORE\r\n", 1, -4).flags(Flags::READONLY).keys(LIKE_GET);
+    command("ZREVRANGEBYSCORE", b"$16\r\nZREVRANGEBYSCORE\r\n", 1, -4, "Redis 2.2.0")
+        .flags(Flags::READONLY)
+        .keys(LIKE_GET);
 /// `ZREVRANK`.
 pub static ZREVRANK: CommandSpec =
-    command("ZREVRANK", b"$8\r\nZREVRANK\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+    command("ZREVRANK", b"$8\r\nZREVRANK\r\n", 1, -3, "Redis 2.0.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZSCAN`.
-pub static ZSCAN: CommandSpec = command("ZSCAN", b"$5\r\nZSCAN\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static ZSCAN: CommandSpec =
+    command("ZSCAN", b"$5\r\nZSCAN\r\n", 1, -3, "Redis 2.8.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZSCORE`.
-pub static ZSCORE: CommandSpec = command("ZSCORE", b"$6\r\nZSCORE\r\n", 1, 3).flags(Flags::READONLY).keys(LIKE_GET);
+pub static ZSCORE: CommandSpec =
+    command("ZSCORE", b"$6\r\nZSCORE\r\n", 1, 3, "Redis 1.2.0").flags(Flags::READONLY).keys(LIKE_GET);
 /// `ZUNION`.
-pub static ZUNION: CommandSpec = command("ZUNION", b"$6\r\nZUNION\r\n", 1, -3).flags(Flags::READONLY).keys(LIKE_ZUNION);
+pub static ZUNION: CommandSpec =
+    command("ZUNION", b"$6\r\nZUNION\r\n", 1, -3, "Redis 6.2.0").flags(Flags::READONLY).keys(LIKE_ZUNION);
 /// `ZUNIONSTORE`.
 pub static ZUNIONSTORE: CommandSpec =
-    command("ZUNIONSTORE", b"$11\r\nZUNIONSTORE\r\n", 1, -4).flags(Flags::WRITE).keys(LIKE_ZUNIONSTORE);
+    command("ZUNIONSTORE", b"$11\r\nZUNIONSTORE\r\n", 1, -4, "Redis 2.0.0").flags(Flags::WRITE).keys(LIKE_ZUNIONSTORE);
 /// All of them, sorted by name.
 pub static ALL: &[&CommandSpec] = &[
     &ACL,
@@ -1217,6 +2645,16 @@ pub static ALL: &[&CommandSpec] = &[
     &APPEND,
     &ASKING,
     &AUTH,
+    &BF_ADD,
+    &BF_CARD,
+    &BF_EXISTS,
+    &BF_INFO,
+    &BF_INSERT,
+    &BF_LOADCHUNK,
+    &BF_MADD,
+    &BF_MEXISTS,
+    &BF_RESERVE,
+    &BF_SCANDUMP,
     &BGREWRITEAOF,
     &BGSAVE,
     &BITCOUNT,
@@ -1232,6 +2670,18 @@ pub static ALL: &[&CommandSpec] = &[
     &BZMPOP,
     &BZPOPMAX,
     &BZPOPMIN,
+    &CF_ADD,
+    &CF_ADDNX,
+    &CF_COUNT,
+    &CF_DEL,
+    &CF_EXISTS,
+    &CF_INFO,
+    &CF_INSERT,
+    &CF_INSERTNX,
+    &CF_LOADCHUNK,
+    &CF_MEXISTS,
+    &CF_RESERVE,
+    &CF_SCANDUMP,
     &CLIENT,
     &CLIENT_CACHING,
     &CLIENT_CAPA,
@@ -1239,6 +2689,7 @@ pub static ALL: &[&CommandSpec] = &[
     &CLIENT_GETREDIR,
     &CLIENT_HELP,
     &CLIENT_ID,
+    &CLIENT_IMPORT_SOURCE,
     &CLIENT_INFO,
     &CLIENT_KILL,
     &CLIENT_LIST,
@@ -1256,19 +2707,23 @@ pub static ALL: &[&CommandSpec] = &[
     &CLUSTER_ADDSLOTS,
     &CLUSTER_ADDSLOTSRANGE,
     &CLUSTER_BUMPEPOCH,
+    &CLUSTER_CANCELSLOTMIGRATIONS,
     &CLUSTER_COUNT_FAILURE_REPORTS,
     &CLUSTER_COUNTKEYSINSLOT,
     &CLUSTER_DELSLOTS,
     &CLUSTER_DELSLOTSRANGE,
     &CLUSTER_FAILOVER,
+    &CLUSTER_FLUSHSLOT,
     &CLUSTER_FLUSHSLOTS,
     &CLUSTER_FORGET,
     &CLUSTER_GETKEYSINSLOT,
+    &CLUSTER_GETSLOTMIGRATIONS,
     &CLUSTER_HELP,
     &CLUSTER_INFO,
     &CLUSTER_KEYSLOT,
     &CLUSTER_LINKS,
     &CLUSTER_MEET,
+    &CLUSTER_MIGRATESLOTS,
     &CLUSTER_MYID,
     &CLUSTER_MYSHARDID,
     &CLUSTER_NODES,
@@ -1282,6 +2737,14 @@ pub static ALL: &[&CommandSpec] = &[
     &CLUSTER_SLAVES,
     &CLUSTER_SLOT_STATS,
     &CLUSTER_SLOTS,
+    &CLUSTER_SYNCSLOTS,
+    &CLUSTERSCAN,
+    &CMS_INCRBY,
+    &CMS_INFO,
+    &CMS_INITBYDIM,
+    &CMS_INITBYPROB,
+    &CMS_MERGE,
+    &CMS_QUERY,
     &COMMAND,
     &COMMAND_COUNT,
     &COMMAND_DOCS,
@@ -1290,6 +2753,11 @@ pub static ALL: &[&CommandSpec] = &[
     &COMMAND_HELP,
     &COMMAND_INFO,
     &COMMAND_LIST,
+    &COMMANDLOG,
+    &COMMANDLOG_GET,
+    &COMMANDLOG_HELP,
+    &COMMANDLOG_LEN,
+    &COMMANDLOG_RESET,
     &CONFIG,
     &CONFIG_GET,
     &CONFIG_HELP,
@@ -1322,6 +2790,33 @@ pub static ALL: &[&CommandSpec] = &[
     &FCALL_RO,
     &FLUSHALL,
     &FLUSHDB,
+    &FT_AGGREGATE,
+    &FT_ALIASADD,
+    &FT_ALIASDEL,
+    &FT_ALIASUPDATE,
+    &FT_ALTER,
+    &FT_CONFIG_GET,
+    &FT_CONFIG_SET,
+    &FT_CREATE,
+    &FT_CURSOR_DEL,
+    &FT_CURSOR_READ,
+    &FT_DICTADD,
+    &FT_DICTDEL,
+    &FT_DICTDUMP,
+    &FT_DROPINDEX,
+    &FT_EXPLAIN,
+    &FT_INFO,
+    &FT_PROFILE,
+    &FT_SEARCH,
+    &FT_SPELLCHECK,
+    &FT_SUGADD,
+    &FT_SUGDEL,
+    &FT_SUGGET,
+    &FT_SUGLEN,
+    &FT_SYNDUMP,
+    &FT_SYNUPDATE,
+    &FT_TAGVALS,
+    &FT_LIST,
     &FUNCTION,
     &FUNCTION_DELETE,
     &FUNCTION_DUMP,
@@ -1381,6 +2876,30 @@ pub static ALL: &[&CommandSpec] = &[
     &INCRBY,
     &INCRBYFLOAT,
     &INFO,
+    &JSON_ARRAPPEND,
+    &JSON_ARRINDEX,
+    &JSON_ARRINSERT,
+    &JSON_ARRLEN,
+    &JSON_ARRPOP,
+    &JSON_ARRTRIM,
+    &JSON_CLEAR,
+    &JSON_DEBUG_MEMORY,
+    &JSON_DEL,
+    &JSON_FORGET,
+    &JSON_GET,
+    &JSON_MERGE,
+    &JSON_MGET,
+    &JSON_MSET,
+    &JSON_NUMINCRBY,
+    &JSON_NUMMULTBY,
+    &JSON_OBJKEYS,
+    &JSON_OBJLEN,
+    &JSON_RESP,
+    &JSON_SET,
+    &JSON_STRAPPEND,
+    &JSON_STRLEN,
+    &JSON_TOGGLE,
+    &JSON_TYPE,
     &KEYS,
     &LASTSAVE,
     &LATENCY,
@@ -1548,13 +3067,63 @@ pub static ALL: &[&CommandSpec] = &[
     &SUNSUBSCRIBE,
     &SWAPDB,
     &SYNC,
+    &TDIGEST_ADD,
+    &TDIGEST_BYRANK,
+    &TDIGEST_BYREVRANK,
+    &TDIGEST_CDF,
+    &TDIGEST_CREATE,
+    &TDIGEST_INFO,
+    &TDIGEST_MAX,
+    &TDIGEST_MERGE,
+    &TDIGEST_MIN,
+    &TDIGEST_QUANTILE,
+    &TDIGEST_RANK,
+    &TDIGEST_RESET,
+    &TDIGEST_REVRANK,
+    &TDIGEST_TRIMMED_MEAN,
     &TIME,
+    &TOPK_ADD,
+    &TOPK_INCRBY,
+    &TOPK_INFO,
+    &TOPK_LIST,
+    &TOPK_QUERY,
+    &TOPK_RESERVE,
     &TOUCH,
+    &TS_ADD,
+    &TS_ALTER,
+    &TS_CREATE,
+    &TS_CREATERULE,
+    &TS_DECRBY,
+    &TS_DEL,
+    &TS_DELETERULE,
+    &TS_GET,
+    &TS_INCRBY,
+    &TS_INFO,
+    &TS_MADD,
+    &TS_MGET,
+    &TS_MRANGE,
+    &TS_MREVRANGE,
+    &TS_QUERYINDEX,
+    &TS_RANGE,
+    &TS_REVRANGE,
     &TTL,
     &TYPE,
     &UNLINK,
     &UNSUBSCRIBE,
     &UNWATCH,
+    &VADD,
+    &VCARD,
+    &VDIM,
+    &VEMB,
+    &VGETATTR,
+    &VINFO,
+    &VISMEMBER,
+    &VLINKS,
+    &VRANDMEMBER,
+    &VRANGE,
+    &VREM,
+    &VSETATTR,
+    &VSIM,
     &WAIT,
     &WAITAOF,
     &WATCH,

@@ -3,6 +3,9 @@
 mod ancestor;
 mod keys;
 mod live;
+#[cfg(feature = "modules")]
+mod modules;
+mod newer;
 mod schema;
 mod table;
 mod words;

@@ -125,6 +125,13 @@ pub trait Commands<'a>: Sized {
         self.run(Command::new(&spec::CLUSTER_BUMPEPOCH))
     }
 
+    /// Cancel all current ongoing slot migration operations.
+    ///
+    /// O(N), where N is the number of slot migration operations being cancelled. Since Valkey 9.0.0.
+    fn cluster_cancelslotmigrations(self) -> Self::Out<()> {
+        self.run(Command::new(&spec::CLUSTER_CANCELSLOTMIGRATIONS))
+    }
+
     /// Returns the number of active failure reports active for a node.
     ///
     /// O(N) where N is the number of failure reports. Since 3.0.0.
@@ -169,6 +176,20 @@ pub trait Commands<'a>: Sized {
         self.run(Command::new(&spec::CLUSTER_FAILOVER).arg(mode))
     }
 
+    /// Removes all keys from the target slot.
+    ///
+    /// O(N) where N is the number of keys in the target slot. Since Valkey 9.0.0.
+    fn cluster_flushslot(self, slot: u16) -> Self::Out<()> {
+        self.run(Command::new(&spec::CLUSTER_FLUSHSLOT).arg(slot))
+    }
+
+    /// Removes all keys from the target slot. With options.
+    ///
+    /// O(N) where N is the number of keys in the target slot. Since Valkey 9.0.0.
+    fn cluster_flushslot_with(self, slot: u16, mode: FlushMode) -> Self::Out<()> {
+        self.run(Command::new(&spec::CLUSTER_FLUSHSLOT).arg(slot).arg(mode))
+    }
+
     /// Deletes all slots information from a node.
     ///
     /// O(1). Since 3.0.0.
@@ -188,6 +209,13 @@ pub trait Commands<'a>: Sized {
     /// O(N) where N is the number of requested keys. Since 3.0.0.
     fn cluster_getkeysinslot(self, slot: u16, count: impl Into<Integer>) -> Self::Out<Vec<Bytes>> {
         self.run(Command::new(&spec::CLUSTER_GETKEYSINSLOT).arg(slot).arg(Integer::of(count)))
+    }
+
+    /// Gets the status of ongoing and recently finished slot import and export operations.
+    ///
+    /// O(N), where N is the number of active slot import and export jobs. Since Valkey 9.0.0.
+    fn cluster_getslotmigrations(self) -> Self::Out<Vec<Facts>> {
+        self.run(Command::new(&spec::CLUSTER_GETSLOTMIGRATIONS))
     }
 
     /// Returns information about the state of a node.
@@ -223,6 +251,16 @@ pub trait Commands<'a>: Sized {
     /// O(1). Since 3.0.0.
     fn cluster_meet_bus_port(self, ip: impl Into<Arg<'a>>, port: u16, bus_port: u16) -> Self::Out<()> {
         self.run(Command::new(&spec::CLUSTER_MEET).arg(ip).arg(port).arg(bus_port))
+    }
+
+    /// Migrate the given slots from this node to the specified nodes.
+    ///
+    /// `pairs`: start slot and end slot.
+    ///
+    /// O(N) where N is the total number of the slots between all start slot and end slot arguments. Since Valkey
+    /// 9.0.0.
+    fn cluster_migrateslots(self, pairs: impl Pairs<'a>, node_id: impl Into<Arg<'a>>) -> Self::Out<()> {
+        self.run(Command::new(&spec::CLUSTER_MIGRATESLOTS).arg("SLOTSRANGE").pairs(pairs).arg("NODE").arg(node_id))
     }
 
     /// Returns the ID of a node.
@@ -330,7 +368,7 @@ pub trait Commands<'a>: Sized {
     /// Return an array of slot usage statistics for slots assigned to the current node.
     ///
     /// O(N) where N is the total number of slots based on arguments. O(N×log(N)) with ORDERBY subcommand. Since
-    /// 8.0.0.
+    /// Valkey 8.0.0.
     fn cluster_slot_stats(self, filter: SlotStatsFilter<'a>) -> Self::Out<Vec<(i64, Facts)>> {
         self.run(Command::new(&spec::CLUSTER_SLOT_STATS).chosen(&filter.0, 0..8))
     }
@@ -340,6 +378,24 @@ pub trait Commands<'a>: Sized {
     /// O(N) where N is the total number of Cluster nodes. Since 3.0.0.
     fn cluster_slots(self) -> Self::Out<Vec<Value>> {
         self.run(Command::new(&spec::CLUSTER_SLOTS))
+    }
+
+    /// Iterates over the keys in the cluster.
+    ///
+    /// O(N) where N is the number of elements returned. Since Valkey 9.1.0.
+    fn clusterscan(self, cursor: impl Into<Arg<'a>>) -> Self::Out<(Bytes, Vec<Bytes>)> {
+        self.run(Command::new(&spec::CLUSTERSCAN).arg(cursor))
+    }
+
+    /// Iterates over the keys in the cluster. With options.
+    ///
+    /// O(N) where N is the number of elements returned. Since Valkey 9.1.0.
+    fn clusterscan_with(
+        self,
+        cursor: impl Into<Arg<'a>>,
+        options: ClusterscanOptions<'a>,
+    ) -> Self::Out<(Bytes, Vec<Bytes>)> {
+        self.run(Command::new(&spec::CLUSTERSCAN).arg(cursor).chosen(&options.0, 0..4))
     }
 
     // Connection.
@@ -376,7 +432,7 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(N) where N is the number of client connections. Since 2.4.0.
     fn client_kill(self, options: ClientKillOptions<'a>) -> Self::Out<i64> {
-        self.run(Command::new(&spec::CLIENT_KILL).chosen(&options.0, 0..7))
+        self.run(Command::new(&spec::CLIENT_KILL).chosen(&options.0, 0..27))
     }
 
     /// Lists open connections.
@@ -390,7 +446,7 @@ pub trait Commands<'a>: Sized {
     ///
     /// O(N) where N is the number of client connections. Since 2.4.0.
     fn client_list_with(self, options: ClientListOptions<'a>) -> Self::Out<String> {
-        self.run(Command::new(&spec::CLIENT_LIST).chosen(&options.0, 0..2))
+        self.run(Command::new(&spec::CLIENT_LIST).chosen(&options.0, 0..27))
     }
 
     /// Suspends commands processing.
@@ -2272,7 +2328,7 @@ pub trait Commands<'a>: Sized {
 
     /// Show server-side Lua script in the script cache.
     ///
-    /// O(1). Since 8.0.0.
+    /// O(1). Since Valkey 8.0.0.
     fn script_show(self, sha1: impl Into<Arg<'a>>) -> Self::Out<Bytes> {
         self.run(Command::new(&spec::SCRIPT_SHOW).arg(sha1))
     }
@@ -2309,7 +2365,7 @@ pub trait Commands<'a>: Sized {
 
     /// Returns the port and address of a primary instance.
     ///
-    /// O(1). Since 8.0.0.
+    /// O(1). Since Valkey 8.0.0.
     fn sentinel_get_primary_addr_by_name(self, primary_name: impl Into<Arg<'a>>) -> Self::Out<Option<(String, u16)>> {
         self.run(Command::new(&spec::SENTINEL_GET_PRIMARY_ADDR_BY_NAME).arg(primary_name))
     }
@@ -2364,14 +2420,14 @@ pub trait Commands<'a>: Sized {
 
     /// Returns a list of monitored primaries.
     ///
-    /// O(N) where N is the number of primaries. Since 8.0.0.
+    /// O(N) where N is the number of primaries. Since Valkey 8.0.0.
     fn sentinel_primaries(self) -> Self::Out<Vec<HashMap<Bytes, Bytes>>> {
         self.run(Command::new(&spec::SENTINEL_PRIMARIES))
     }
 
     /// Returns the state of a primary instance.
     ///
-    /// O(1). Since 8.0.0.
+    /// O(1). Since Valkey 8.0.0.
     fn sentinel_primary(self, primary_name: impl Into<Arg<'a>>) -> Self::Out<HashMap<Bytes, Bytes>> {
         self.run(Command::new(&spec::SENTINEL_PRIMARY).arg(primary_name))
     }
@@ -2632,6 +2688,27 @@ pub trait Commands<'a>: Sized {
     /// O(N) where N is the total number of commands. Since 7.0.0.
     fn command_list_with(self, options: CommandListOptions<'a>) -> Self::Out<Vec<String>> {
         self.run(Command::new(&spec::COMMAND_LIST).chosen(&options.0, 0..3))
+    }
+
+    /// Returns the specified command log's entries.
+    ///
+    /// O(N) where N is the number of entries returned. Since Valkey 8.1.0.
+    fn commandlog_get(self, count: impl Into<Integer>, key_type: CommandLog) -> Self::Out<Vec<Vec<Value>>> {
+        self.run(Command::new(&spec::COMMANDLOG_GET).arg(Integer::of(count)).arg(key_type))
+    }
+
+    /// Returns the number of entries in the specified type of command log.
+    ///
+    /// O(1). Since Valkey 8.1.0.
+    fn commandlog_len(self, key_type: CommandLog) -> Self::Out<i64> {
+        self.run(Command::new(&spec::COMMANDLOG_LEN).arg(key_type))
+    }
+
+    /// Clears all entries from the specified type of command log.
+    ///
+    /// O(N) where N is the number of entries in the commandlog. Since Valkey 8.1.0.
+    fn commandlog_reset(self, key_type: CommandLog) -> Self::Out<()> {
+        self.run(Command::new(&spec::COMMANDLOG_RESET).arg(key_type))
     }
 
     /// Returns the effective values of configuration parameters.
@@ -2915,7 +2992,7 @@ pub trait Commands<'a>: Sized {
     /// O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1). Since
     /// 1.0.0.
     fn shutdown_with(self, options: ShutdownOptions<'a>) -> Self::Out<()> {
-        self.run(Command::new(&spec::SHUTDOWN).chosen(&options.0, 0..5))
+        self.run(Command::new(&spec::SHUTDOWN).chosen(&options.0, 0..7))
     }
 
     /// Sets a server as a replica of another, or promotes it to being a primary.
@@ -3983,7 +4060,7 @@ pub trait Commands<'a>: Sized {
         pairs: impl Pairs<'a>,
         options: XaddOptions<'a>,
     ) -> Self::Out<Option<Bytes>> {
-        self.run(Command::new(&spec::XADD).arg(key).chosen(&options.0, 0..6).arg(id).pairs(pairs))
+        self.run(Command::new(&spec::XADD).arg(key).chosen(&options.0, 0..9).arg(id).pairs(pairs))
     }
 
     /// Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as
@@ -4432,7 +4509,7 @@ pub trait Commands<'a>: Sized {
                 .arg("GROUP")
                 .arg(group)
                 .arg(consumer)
-                .chosen(&options.0, 0..3)
+                .chosen(&options.0, 0..4)
                 .arg("STREAMS")
                 .unzipped(streams),
         )
@@ -4511,7 +4588,7 @@ pub trait Commands<'a>: Sized {
                 .arg(strategy)
                 .chosen(&options.0, 0..2)
                 .arg(threshold)
-                .chosen(&options.0, 2..3),
+                .chosen(&options.0, 2..6),
         )
     }
 

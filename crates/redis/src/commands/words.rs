@@ -54,6 +54,14 @@ pub enum BitOperation {
     Xor,
     /// `NOT`.
     Not,
+    /// `DIFF`.
+    Diff,
+    /// `DIFF1`.
+    Diff1,
+    /// `ANDOR`.
+    Andor,
+    /// `ONE`.
+    One,
 }
 
 impl From<BitOperation> for Arg<'_> {
@@ -63,6 +71,10 @@ impl From<BitOperation> for Arg<'_> {
             BitOperation::Or => "OR",
             BitOperation::Xor => "XOR",
             BitOperation::Not => "NOT",
+            BitOperation::Diff => "DIFF",
+            BitOperation::Diff1 => "DIFF1",
+            BitOperation::Andor => "ANDOR",
+            BitOperation::One => "ONE",
         })
     }
 }
@@ -111,6 +123,27 @@ impl From<ClientType> for Arg<'_> {
             ClientType::Slave => "slave",
             ClientType::Replica => "replica",
             ClientType::Pubsub => "pubsub",
+        })
+    }
+}
+
+/// Why a command is logged: its time, size, or reply's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandLog {
+    /// `SLOW`.
+    Slow,
+    /// `LARGE-REQUEST`.
+    LargeRequest,
+    /// `LARGE-REPLY`.
+    LargeReply,
+}
+
+impl From<CommandLog> for Arg<'_> {
+    fn from(word: CommandLog) -> Self {
+        Self::from(match word {
+            CommandLog::Slow => "SLOW",
+            CommandLog::LargeRequest => "LARGE-REQUEST",
+            CommandLog::LargeReply => "LARGE-REPLY",
         })
     }
 }
@@ -235,6 +268,24 @@ impl From<GeoUnit> for Arg<'_> {
     }
 }
 
+/// What an index is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexOn {
+    /// `HASH`.
+    Hash,
+    /// `JSON`.
+    Json,
+}
+
+impl From<IndexOn> for Arg<'_> {
+    fn from(word: IndexOn) -> Self {
+        Self::from(match word {
+            IndexOn::Hash => "HASH",
+            IndexOn::Json => "JSON",
+        })
+    }
+}
+
 /// What happens when a bit field overflows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overflow {
@@ -288,6 +339,24 @@ impl From<Place> for Arg<'_> {
         Self::from(match word {
             Place::Before => "BEFORE",
             Place::After => "AFTER",
+        })
+    }
+}
+
+/// What command a query is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueryKind {
+    /// `SEARCH`.
+    Search,
+    /// `AGGREGATE`.
+    Aggregate,
+}
+
+impl From<QueryKind> for Arg<'_> {
+    fn from(word: QueryKind) -> Self {
+        Self::from(match word {
+            QueryKind::Search => "SEARCH",
+            QueryKind::Aggregate => "AGGREGATE",
         })
     }
 }
@@ -348,6 +417,24 @@ impl From<RestorePolicy> for Arg<'_> {
             RestorePolicy::Flush => "FLUSH",
             RestorePolicy::Append => "APPEND",
             RestorePolicy::Replace => "REPLACE",
+        })
+    }
+}
+
+/// How samples are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeriesEncoding {
+    /// `COMPRESSED`.
+    Compressed,
+    /// `UNCOMPRESSED`.
+    Uncompressed,
+}
+
+impl From<SeriesEncoding> for Arg<'_> {
+    fn from(word: SeriesEncoding) -> Self {
+        Self::from(match word {
+            SeriesEncoding::Compressed => "COMPRESSED",
+            SeriesEncoding::Uncompressed => "UNCOMPRESSED",
         })
     }
 }

@@ -70,3 +70,39 @@ impl<'a> SlotStatsFilter<'a> {
         Self(self.0.without(6..8).arg(7, "DESC"))
     }
 }
+
+/// Options of `CLUSTERSCAN`.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterscanOptions<'a>(pub(crate) Choices<'a>);
+
+impl<'a> ClusterscanOptions<'a> {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `MATCH match-pattern`.
+    #[must_use]
+    pub fn matching(self, match_pattern: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(0..1).arg(0, "MATCH").arg(0, match_pattern))
+    }
+
+    /// `COUNT count`.
+    #[must_use]
+    pub fn count(self, count: impl Into<Integer>) -> Self {
+        Self(self.0.without(1..2).arg(1, "COUNT").arg(1, Integer::of(count)))
+    }
+
+    /// `TYPE type`.
+    #[must_use]
+    pub fn key_type(self, key_type: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(2..3).arg(2, "TYPE").arg(2, key_type))
+    }
+
+    /// `SLOT slot`.
+    #[must_use]
+    pub fn slot(self, slot: u16) -> Self {
+        Self(self.0.without(3..4).arg(3, "SLOT").arg(3, slot))
+    }
+}

@@ -17,10 +17,10 @@ impl<'a> ClientKillOptions<'a> {
         Self::default()
     }
 
-    /// `ID client-id`. Since 2.8.12.
+    /// `ID client-id …`. Since 2.8.12.
     #[must_use]
-    pub fn id(self, client_id: impl Into<Integer>) -> Self {
-        Self(self.0.without(0..1).arg(0, "ID").arg(0, Integer::of(client_id)))
+    pub fn id(self, client_ids: impl Args<'a>) -> Self {
+        Self(self.0.without(0..1).arg(0, "ID").args(0, client_ids))
     }
 
     /// `TYPE normal | master | primary | slave | replica | pubsub`. Since 2.8.12.
@@ -53,10 +53,130 @@ impl<'a> ClientKillOptions<'a> {
         Self(self.0.without(5..6).arg(5, "SKIPME").arg(5, skipme))
     }
 
-    /// `MAXAGE maxage`. Since 8.0.0.
+    /// `MAXAGE maxage`. Since Valkey 8.0.0.
     #[must_use]
     pub fn maxage(self, maxage: impl Into<Integer>) -> Self {
         Self(self.0.without(6..7).arg(6, "MAXAGE").arg(6, Integer::of(maxage)))
+    }
+
+    /// `NAME name`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn name(self, name: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(7..8).arg(7, "NAME").arg(7, name))
+    }
+
+    /// `IDLE idle`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn idle(self, idle: impl Into<Integer>) -> Self {
+        Self(self.0.without(8..9).arg(8, "IDLE").arg(8, Integer::of(idle)))
+    }
+
+    /// `FLAGS flags`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn flags(self, flags: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(9..10).arg(9, "FLAGS").arg(9, flags))
+    }
+
+    /// `LIB-NAME lib-name`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn lib_name(self, lib_name: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(10..11).arg(10, "LIB-NAME").arg(10, lib_name))
+    }
+
+    /// `LIB-VER lib-ver`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn lib_ver(self, lib_ver: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(11..12).arg(11, "LIB-VER").arg(11, lib_ver))
+    }
+
+    /// `DB db`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn db(self, db: impl Into<Integer>) -> Self {
+        Self(self.0.without(12..13).arg(12, "DB").arg(12, Integer::of(db)))
+    }
+
+    /// `CAPA capa`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn capa(self, capa: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(13..14).arg(13, "CAPA").arg(13, capa))
+    }
+
+    /// `IP ip`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn ip(self, ip: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(14..15).arg(14, "IP").arg(14, ip))
+    }
+
+    /// `NOT-TYPE normal | master | primary | slave | replica | pubsub`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_type(self, not_client_type: ClientType) -> Self {
+        Self(self.0.without(15..16).arg(15, "NOT-TYPE").arg(15, not_client_type))
+    }
+
+    /// `NOT-ID not-client-id …`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_id(self, not_client_ids: impl Args<'a>) -> Self {
+        Self(self.0.without(16..17).arg(16, "NOT-ID").args(16, not_client_ids))
+    }
+
+    /// `NOT-USER not-username`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_user(self, not_username: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(17..18).arg(17, "NOT-USER").arg(17, not_username))
+    }
+
+    /// `NOT-ADDR not-addr`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_addr(self, not_addr: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(18..19).arg(18, "NOT-ADDR").arg(18, not_addr))
+    }
+
+    /// `NOT-LADDR not-laddr`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_laddr(self, not_laddr: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(19..20).arg(19, "NOT-LADDR").arg(19, not_laddr))
+    }
+
+    /// `NOT-NAME not-name`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_name(self, not_name: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(20..21).arg(20, "NOT-NAME").arg(20, not_name))
+    }
+
+    /// `NOT-FLAGS not-flags`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_flags(self, not_flags: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(21..22).arg(21, "NOT-FLAGS").arg(21, not_flags))
+    }
+
+    /// `NOT-LIB-NAME not-lib-name`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_lib_name(self, not_lib_name: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(22..23).arg(22, "NOT-LIB-NAME").arg(22, not_lib_name))
+    }
+
+    /// `NOT-LIB-VER not-lib-ver`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_lib_ver(self, not_lib_ver: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(23..24).arg(23, "NOT-LIB-VER").arg(23, not_lib_ver))
+    }
+
+    /// `NOT-DB not-db`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_db(self, not_db: impl Into<Integer>) -> Self {
+        Self(self.0.without(24..25).arg(24, "NOT-DB").arg(24, Integer::of(not_db)))
+    }
+
+    /// `NOT-CAPA not-capa`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_capa(self, not_capa: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(25..26).arg(25, "NOT-CAPA").arg(25, not_capa))
+    }
+
+    /// `NOT-IP not-ip`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_ip(self, not_ip: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(26..27).arg(26, "NOT-IP").arg(26, not_ip))
     }
 }
 
@@ -81,5 +201,155 @@ impl<'a> ClientListOptions<'a> {
     #[must_use]
     pub fn id(self, client_ids: impl Args<'a>) -> Self {
         Self(self.0.without(1..2).arg(1, "ID").args(1, client_ids))
+    }
+
+    /// `USER username`. Since Valkey 8.1.0.
+    #[must_use]
+    pub fn user(self, username: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(2..3).arg(2, "USER").arg(2, username))
+    }
+
+    /// `ADDR addr`. Since Valkey 8.1.0.
+    #[must_use]
+    pub fn addr(self, addr: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(3..4).arg(3, "ADDR").arg(3, addr))
+    }
+
+    /// `LADDR laddr`. Since Valkey 8.1.0.
+    #[must_use]
+    pub fn laddr(self, laddr: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(4..5).arg(4, "LADDR").arg(4, laddr))
+    }
+
+    /// `SKIPME YES | NO`. Since Valkey 8.1.0.
+    #[must_use]
+    pub fn skipme(self, skipme: Decision) -> Self {
+        Self(self.0.without(5..6).arg(5, "SKIPME").arg(5, skipme))
+    }
+
+    /// `MAXAGE maxage`. Since Valkey 8.1.0.
+    #[must_use]
+    pub fn maxage(self, maxage: impl Into<Integer>) -> Self {
+        Self(self.0.without(6..7).arg(6, "MAXAGE").arg(6, Integer::of(maxage)))
+    }
+
+    /// `NAME name`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn name(self, name: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(7..8).arg(7, "NAME").arg(7, name))
+    }
+
+    /// `IDLE idle`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn idle(self, idle: impl Into<Integer>) -> Self {
+        Self(self.0.without(8..9).arg(8, "IDLE").arg(8, Integer::of(idle)))
+    }
+
+    /// `FLAGS flags`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn flags(self, flags: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(9..10).arg(9, "FLAGS").arg(9, flags))
+    }
+
+    /// `LIB-NAME lib-name`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn lib_name(self, lib_name: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(10..11).arg(10, "LIB-NAME").arg(10, lib_name))
+    }
+
+    /// `LIB-VER lib-ver`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn lib_ver(self, lib_ver: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(11..12).arg(11, "LIB-VER").arg(11, lib_ver))
+    }
+
+    /// `DB db`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn db(self, db: impl Into<Integer>) -> Self {
+        Self(self.0.without(12..13).arg(12, "DB").arg(12, Integer::of(db)))
+    }
+
+    /// `CAPA capa`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn capa(self, capa: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(13..14).arg(13, "CAPA").arg(13, capa))
+    }
+
+    /// `IP ip`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn ip(self, ip: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(14..15).arg(14, "IP").arg(14, ip))
+    }
+
+    /// `NOT-TYPE normal | master | replica | pubsub`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_type(self, not_client_type: ClientType) -> Self {
+        Self(self.0.without(15..16).arg(15, "NOT-TYPE").arg(15, not_client_type))
+    }
+
+    /// `NOT-ID not-client-id …`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_id(self, not_client_ids: impl Args<'a>) -> Self {
+        Self(self.0.without(16..17).arg(16, "NOT-ID").args(16, not_client_ids))
+    }
+
+    /// `NOT-USER not-username`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_user(self, not_username: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(17..18).arg(17, "NOT-USER").arg(17, not_username))
+    }
+
+    /// `NOT-ADDR not-addr`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_addr(self, not_addr: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(18..19).arg(18, "NOT-ADDR").arg(18, not_addr))
+    }
+
+    /// `NOT-LADDR not-laddr`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_laddr(self, not_laddr: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(19..20).arg(19, "NOT-LADDR").arg(19, not_laddr))
+    }
+
+    /// `NOT-NAME not-name`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_name(self, not_name: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(20..21).arg(20, "NOT-NAME").arg(20, not_name))
+    }
+
+    /// `NOT-FLAGS not-flags`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_flags(self, not_flags: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(21..22).arg(21, "NOT-FLAGS").arg(21, not_flags))
+    }
+
+    /// `NOT-LIB-NAME not-lib-name`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_lib_name(self, not_lib_name: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(22..23).arg(22, "NOT-LIB-NAME").arg(22, not_lib_name))
+    }
+
+    /// `NOT-LIB-VER not-lib-ver`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_lib_ver(self, not_lib_ver: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(23..24).arg(23, "NOT-LIB-VER").arg(23, not_lib_ver))
+    }
+
+    /// `NOT-DB not-db`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_db(self, not_db: impl Into<Integer>) -> Self {
+        Self(self.0.without(24..25).arg(24, "NOT-DB").arg(24, Integer::of(not_db)))
+    }
+
+    /// `NOT-CAPA not-capa`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_capa(self, not_capa: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(25..26).arg(25, "NOT-CAPA").arg(25, not_capa))
+    }
+
+    /// `NOT-IP not-ip`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn not_ip(self, not_ip: impl Into<Arg<'a>>) -> Self {
+        Self(self.0.without(26..27).arg(26, "NOT-IP").arg(26, not_ip))
     }
 }

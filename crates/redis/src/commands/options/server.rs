@@ -130,9 +130,21 @@ impl<'a> ShutdownOptions<'a> {
         Self(self.0.without(3..4).arg(3, "FORCE"))
     }
 
+    /// `SAFE`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn safe(self) -> Self {
+        Self(self.0.without(4..5).arg(4, "SAFE"))
+    }
+
+    /// `FAILOVER`. Since Valkey 9.0.0.
+    #[must_use]
+    pub fn failover(self) -> Self {
+        Self(self.0.without(5..6).arg(5, "FAILOVER"))
+    }
+
     /// `ABORT`. Since 7.0.0.
     #[must_use]
     pub fn abort(self) -> Self {
-        Self(self.0.without(4..5).arg(4, "ABORT"))
+        Self(self.0.without(6..7).arg(6, "ABORT"))
     }
 }

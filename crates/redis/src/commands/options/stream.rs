@@ -22,34 +22,52 @@ impl<'a> XaddOptions<'a> {
         Self(self.0.without(0..1).arg(0, "NOMKSTREAM"))
     }
 
+    /// `KEEPREF`. Since 8.2.0.
+    #[must_use]
+    pub fn keepref(self) -> Self {
+        Self(self.0.without(1..4).arg(1, "KEEPREF"))
+    }
+
+    /// `DELREF`. Since 8.2.0.
+    #[must_use]
+    pub fn delref(self) -> Self {
+        Self(self.0.without(1..4).arg(2, "DELREF"))
+    }
+
+    /// `ACKED`. Since 8.2.0.
+    #[must_use]
+    pub fn acked(self) -> Self {
+        Self(self.0.without(1..4).arg(3, "ACKED"))
+    }
+
     /// `MAXLEN threshold`.
     #[must_use]
     pub fn maxlen(self, threshold: impl Into<Arg<'a>>) -> Self {
-        Self(self.0.without(1..2).without(4..5).arg(1, "MAXLEN").arg(4, threshold))
+        Self(self.0.without(4..5).without(7..8).arg(4, "MAXLEN").arg(7, threshold))
     }
 
     /// `MINID threshold`.
     #[must_use]
     pub fn minid(self, threshold: impl Into<Arg<'a>>) -> Self {
-        Self(self.0.without(1..2).without(4..5).arg(1, "MINID").arg(4, threshold))
+        Self(self.0.without(4..5).without(7..8).arg(4, "MINID").arg(7, threshold))
     }
 
     /// `=`.
     #[must_use]
     pub fn exactly(self) -> Self {
-        Self(self.0.without(2..4).arg(2, "="))
+        Self(self.0.without(5..7).arg(5, "="))
     }
 
     /// `~`.
     #[must_use]
     pub fn approximately(self) -> Self {
-        Self(self.0.without(2..4).arg(3, "~"))
+        Self(self.0.without(5..7).arg(6, "~"))
     }
 
     /// `LIMIT count`. Since 6.2.0.
     #[must_use]
     pub fn limit(self, count: impl Into<Integer>) -> Self {
-        Self(self.0.without(5..6).arg(5, "LIMIT").arg(5, Integer::of(count)))
+        Self(self.0.without(8..9).arg(8, "LIMIT").arg(8, Integer::of(count)))
     }
 }
 
@@ -238,10 +256,16 @@ impl<'a> XreadgroupOptions<'a> {
         Self(self.0.without(1..2).arg(1, "BLOCK").arg(1, Milliseconds::of(milliseconds)))
     }
 
+    /// `CLAIM min-idle-time`. Since 8.4.0.
+    #[must_use]
+    pub fn claim(self, min_idle_time: impl Into<IdleMilliseconds>) -> Self {
+        Self(self.0.without(2..3).arg(2, "CLAIM").arg(2, IdleMilliseconds::of(min_idle_time)))
+    }
+
     /// `NOACK`.
     #[must_use]
     pub fn noack(self) -> Self {
-        Self(self.0.without(2..3).arg(2, "NOACK"))
+        Self(self.0.without(3..4).arg(3, "NOACK"))
     }
 }
 
@@ -296,5 +320,23 @@ impl<'a> XtrimOptions<'a> {
     #[must_use]
     pub fn limit(self, count: impl Into<Integer>) -> Self {
         Self(self.0.without(2..3).arg(2, "LIMIT").arg(2, Integer::of(count)))
+    }
+
+    /// `KEEPREF`. Since 8.2.0.
+    #[must_use]
+    pub fn keepref(self) -> Self {
+        Self(self.0.without(3..6).arg(3, "KEEPREF"))
+    }
+
+    /// `DELREF`. Since 8.2.0.
+    #[must_use]
+    pub fn delref(self) -> Self {
+        Self(self.0.without(3..6).arg(4, "DELREF"))
+    }
+
+    /// `ACKED`. Since 8.2.0.
+    #[must_use]
+    pub fn acked(self) -> Self {
+        Self(self.0.without(3..6).arg(5, "ACKED"))
     }
 }

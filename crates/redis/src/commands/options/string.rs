@@ -184,7 +184,7 @@ impl<'a> SetOptions<'a> {
         Self(self.0.without(0..6).arg(1, "XX"))
     }
 
-    /// `IFEQ comparison-value`. Since 8.1.0.
+    /// `IFEQ comparison-value`. Since 8.4.0 (Valkey 8.1.0).
     #[must_use]
     pub fn ifeq(self, comparison_value: impl Into<Arg<'a>>) -> Self {
         Self(self.0.without(0..6).arg(2, "IFEQ").arg(2, comparison_value))

@@ -7,7 +7,7 @@ use crate::commands::options::*;
 use crate::commands::words::*;
 
 /// Gives the command as text instead of running it.
-struct Words;
+pub(super) struct Words;
 
 impl<'a> Commands<'a> for &'a Words {
     type Out<T: FromReply> = String;
@@ -28,7 +28,7 @@ impl<'a> Commands<'a> for &'a Words {
 
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "rows are shorter")]
-fn check(words: String, expected: &str) {
+pub(super) fn check(words: String, expected: &str) {
     assert_eq!(words, expected);
 }
 

@@ -10,7 +10,7 @@ const WRITE: Flags = Flags::WRITE;
 
 /// A command that is of no interest but for its flags.
 fn of(flags: Flags) -> &'static CommandSpec {
-    Box::leak(Box::new(crate::command::table::command("X", b"", 1, 1).flags(flags)))
+    Box::leak(Box::new(crate::command::table::command("X", b"", 1, 1, "").flags(flags)))
 }
 
 fn ran(text: &str) -> Ran {

@@ -19,6 +19,7 @@ const fn spec(
         preamble: b"",
         words: 1,
         arity: -2,
+        needs: "",
         flags: Flags::READONLY,
         keys,
         request,
