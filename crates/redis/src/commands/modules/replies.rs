@@ -66,7 +66,8 @@ impl FromReply for Found {
         match value {
             Value::Map(facts) => {
                 let [total, results] = values(facts, ["total_results", "results"]);
-                let documents = Vec::<Value>::from_reply(results)?.into_iter().map(document).collect::<Result<_, _>>()?;
+                let documents =
+                    Vec::<Value>::from_reply(results)?.into_iter().map(document).collect::<Result<_, _>>()?;
                 Ok(Self { total: FromReply::from_reply(total)?, documents })
             }
             Value::Array(words) => {

@@ -126,7 +126,10 @@ fn time_series_words() {
 
 #[test]
 fn bloom_words() {
-    check(Words.bf_reserve_with("k", 0.01, 100, BfReserveOptions::new().expansion(2)), "BF.RESERVE k 0.01 100 EXPANSION 2");
+    check(
+        Words.bf_reserve_with("k", 0.01, 100, BfReserveOptions::new().expansion(2)),
+        "BF.RESERVE k 0.01 100 EXPANSION 2",
+    );
     check(
         Words.bf_insert_with("k", ["a", "b"], BfInsertOptions::new().capacity(5).nocreate()),
         "BF.INSERT k CAPACITY 5 NOCREATE ITEMS a b",
@@ -313,9 +316,11 @@ fn live_time_series() {
         let series = live.ts_mrange_with("-", "+", "k=v", TsMrangeOptions::new().withlabels()).unwrap();
         assert_eq!((&series[0].key, &series[0].labels), (&b("a"), &vec![(b("k"), Some(b("v")))]));
         assert_eq!((series[0].samples.len(), series[1].samples.len()), (3, 0));
-        let series = live.ts_mrevrange_with("-", "+", "k=v", TsMrevrangeOptions::new().selected_labels(["k", "z"])).unwrap();
+        let series =
+            live.ts_mrevrange_with("-", "+", "k=v", TsMrevrangeOptions::new().selected_labels(["k", "z"])).unwrap();
         assert_eq!(series[0].labels, [(b("k"), Some(b("v"))), (b("z"), None)]);
-        let series = live.ts_mrange_with("-", "+", "k=v", TsMrangeOptions::new().withlabels().groupby("k", "sum")).unwrap();
+        let series =
+            live.ts_mrange_with("-", "+", "k=v", TsMrangeOptions::new().withlabels().groupby("k", "sum")).unwrap();
         assert_eq!((&series[0].key, series[0].samples.len()), (&b("k=v"), 3));
         let last = live.ts_mget("k=v").unwrap();
         assert_eq!((&last[0].samples, &last[1].samples), (&vec![(30, 4.0)], &vec![]));
@@ -343,7 +348,9 @@ fn live_bloom() {
         live.bf_loadchunk("copy", at, data.unwrap()).unwrap();
 
         live.cf_reserve("c", 100).unwrap();
-        assert!(live.cf_add("c", "x").unwrap() && !live.cf_addnx("c", "x").unwrap() && live.cf_exists("c", "x").unwrap());
+        assert!(
+            live.cf_add("c", "x").unwrap() && !live.cf_addnx("c", "x").unwrap() && live.cf_exists("c", "x").unwrap()
+        );
         assert_eq!(live.cf_insert("c", ["x", "y"]).unwrap(), [1, 1]);
         assert_eq!(live.cf_insertnx("c", ["x", "z"]).unwrap(), [0, 1]);
         assert_eq!(live.cf_mexists("c", ["x", "none"]).unwrap(), [true, false]);
