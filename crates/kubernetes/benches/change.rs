@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let mut bench = Bench { following, base, snapshot: cluster(routes, all), checks: Checks::default(), idle };
-            runtime.block_on(bench.run(u32::try_from(changes).unwrap_or(u32::MAX)));
+            runtime.block_on(bench.run(changes));
             drop(bench);
             fs::remove_dir_all(folder).expect("the folder is ours");
             std::process::exit(0);

@@ -502,13 +502,19 @@ fn one_backend_beside_one_that_is_not_there_has_its_share_and_no_more() {
     assert_eq!(without, [("default_a_80", 0), ("default_r_r0", 750)]);
 }
 
+fn number(value: &toml::Value) -> Option<i64> {
+    value.as_integer()
+}
+
 /// Where routes with some host are: their ports, and what they do.
 fn at(cluster: &Cluster, host: &str) -> Vec<String> {
     let routes = cluster.routes();
     let ours = routes.iter().filter(|route| text(route, "host").unwrap_or_default() == host);
     let shown = |route: &toml::Table| {
-        let ports = route.get("when").map(|when| when["ports"].to_string()).unwrap_or_default();
-        let leads = route.get("respond").map(ToString::to_string);
+        let numbers = |list: &toml::Value| list.as_array().map(|list| list.iter().flat_map(number).collect::<Vec<_>>());
+        let ports = route.get("when").and_then(|when| numbers(when.get("ports")?));
+        let ports = ports.map(|ports| format!("{ports:?}")).unwrap_or_default();
+        let leads = route.get("respond").and_then(number).map(|status| status.to_string());
         let leads = leads.or_else(|| text(route, "service").map(str::to_owned)).unwrap_or_default();
         format!(
             "{}{} {leads} {ports}",
