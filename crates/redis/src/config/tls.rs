@@ -110,6 +110,7 @@ pub enum TlsServerName {
 /// From a node's announced address to the name that its certificate must have.
 pub type NameFunction = dyn Fn(&NodeAddress) -> Option<Arc<str>> + Send + Sync;
 
+#[cfg(feature = "rustls")]
 impl TlsServerName {
     /// The name for the node announced as `announced` and dialled as `dialled`. `None`: its address has no host and no
     /// name is configured.
@@ -163,6 +164,7 @@ impl fmt::Debug for TlsServerName {
     }
 }
 
+#[cfg(feature = "rustls")]
 fn host_of(address: &NodeAddress) -> Option<Arc<str>> {
     match address {
         NodeAddress::Tcp { host, .. } => Some(Arc::clone(host)),

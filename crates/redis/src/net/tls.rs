@@ -79,14 +79,19 @@ fn provider() -> Result<Arc<CryptoProvider>, String> {
 }
 
 /// aws-lc-rs before ring, as nobody has it without having named it.
+#[cfg(feature = "tls-aws-lc-rs")]
 fn built_in_provider() -> Option<CryptoProvider> {
-    #[cfg(feature = "tls-aws-lc-rs")]
-    let provider = Some(rustls::crypto::aws_lc_rs::default_provider());
-    #[cfg(all(feature = "tls-ring", not(feature = "tls-aws-lc-rs")))]
-    let provider = Some(rustls::crypto::ring::default_provider());
-    #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc-rs")))]
-    let provider = None;
-    provider
+    Some(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+#[cfg(all(feature = "tls-ring", not(feature = "tls-aws-lc-rs")))]
+fn built_in_provider() -> Option<CryptoProvider> {
+    Some(rustls::crypto::ring::default_provider())
+}
+
+#[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc-rs")))]
+fn built_in_provider() -> Option<CryptoProvider> {
+    None
 }
 
 fn roots(roots: &TlsRoots) -> Result<Arc<RootCertStore>, String> {
@@ -104,7 +109,6 @@ fn roots(roots: &TlsRoots) -> Result<Arc<RootCertStore>, String> {
 
 /// Mozilla's certificate authorities, as they were when the program was built.
 #[cfg(feature = "tls-webpki-roots")]
-#[expect(clippy::unnecessary_wraps, reason = "its twin, without the feature, fails")]
 fn bundled_roots() -> Result<Arc<RootCertStore>, String> {
     Ok(Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()))
 }
