@@ -7,6 +7,7 @@
 //! - sections: the same, and only those sections are read that are new
 //! - endpoints: the endpoints of all services are found, and those that have changed are given to the gateway
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use pilotlight_cli::config::sections::Sectioned;
 use pilotlight_cli::embedded::{self, Following, Told};
 use pilotlight_kubernetes::api::{GATEWAY_CONTROLLER, GatewayClassSpec};
 use pilotlight_kubernetes::base::Base;
-use pilotlight_kubernetes::endpoints::endpoints;
+use pilotlight_kubernetes::endpoints::{Endpoint, endpoints};
 use pilotlight_kubernetes::servers::Servers as _;
 use pilotlight_kubernetes::snapshot::{Key, Meta, Service, ServicePort, Slice, Snapshot, Specified};
 use pilotlight_kubernetes::translate::{Checks, Options, Translation, translate};
@@ -46,8 +47,9 @@ fn main() -> ExitCode {
     let told = Told::new(base.file().to_owned(), first, "error", move |following| {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            let mut bench = Bench { following, base, snapshot: cluster(routes, all), checks: Checks::default(), idle };
-            runtime.block_on(bench.run(changes));
+            let (snapshot, checks, given) = (cluster(routes, all), Checks::default(), BTreeMap::new());
+            let mut bench = Bench { following, base, snapshot, checks, given, idle };
+            runtime.block_on(bench.run(u32::try_from(changes).unwrap_or(u32::MAX)));
             drop(bench);
             fs::remove_dir_all(folder).expect("the folder is ours");
             std::process::exit(0);
@@ -69,6 +71,7 @@ struct Bench {
     base: Base,
     snapshot: Snapshot,
     checks: Checks,
+    given: BTreeMap<String, Vec<Endpoint>>,
     idle: std::path::PathBuf,
 }
 
@@ -105,7 +108,7 @@ impl Bench {
             bind: [127, 0, 0, 1].into(),
             addresses: vec!["192.0.2.1".to_owned()],
             certificates: "/nowhere".into(),
-            unavailable: std::collections::BTreeMap::new(),
+            unavailable: BTreeMap::new(),
         };
         let translation = translate(&self.snapshot, &options, &mut self.checks);
         self.checks.forget();
@@ -118,9 +121,12 @@ impl Bench {
         self.following.follow(text).await.expect("a valid configuration");
     }
 
-    fn give(&self, translation: &Translation) {
+    fn give(&mut self, translation: &Translation) {
         for (name, all) in endpoints(&self.snapshot, &translation.backends) {
-            self.following.set(&name, &all, 0).expect("it is in the configuration");
+            if self.given.get(&name) != Some(&all) {
+                self.following.set(&name, &all, 0).expect("it is in the configuration");
+                self.given.insert(name, all);
+            }
         }
     }
 }

@@ -511,10 +511,11 @@ fn at(cluster: &Cluster, host: &str) -> Vec<String> {
     let routes = cluster.routes();
     let ours = routes.iter().filter(|route| text(route, "host").unwrap_or_default() == host);
     let shown = |route: &toml::Table| {
-        let numbers = |list: &toml::Value| list.as_array().map(|list| list.iter().flat_map(number).collect::<Vec<_>>());
-        let ports = route.get("when").and_then(|when| numbers(when.get("ports")?));
+        let numbers =
+            |value: &toml::Value| value.as_array().unwrap().iter().filter_map(toml::Value::as_integer).collect();
+        let ports: Option<Vec<i64>> = route.get("when").map(|when| numbers(&when["ports"]));
         let ports = ports.map(|ports| format!("{ports:?}")).unwrap_or_default();
-        let leads = route.get("respond").and_then(number).map(|status| status.to_string());
+        let leads = route.get("respond").and_then(toml::Value::as_integer).map(|status| status.to_string());
         let leads = leads.or_else(|| text(route, "service").map(str::to_owned)).unwrap_or_default();
         format!(
             "{}{} {leads} {ports}",
