@@ -364,9 +364,9 @@ mod tests {
         assert_eq!(name(&[b"get", b"k"]), "GET");
         assert_eq!(name(&[b"Client", b"setname", b"x"]), "CLIENT SETNAME");
         assert_eq!(name(&[b"config", b"what"]), "CONFIG");
-        assert_eq!(name(&[b"FT.SEARCH", b"i"]), "");
+        assert_eq!(name(&[b"NEW.SEARCH", b"i"]), "");
         let slot = |words: &[&[u8]]| Request::of_words(words).command().slot().map(|slot| slot.number());
-        assert_eq!(slot(&[b"FT.SEARCH", b"foo"]), slot(&[b"GET", b"foo"]));
+        assert_eq!(slot(&[b"NEW.SEARCH", b"foo"]), slot(&[b"GET", b"foo"]));
         assert_eq!(slot(&[b"EVAL", b"return 1", b"1", b"foo"]), slot(&[b"GET", b"foo"]));
     }
 }

@@ -1342,7 +1342,8 @@ pub static JSON_MGET: CommandSpec = command(
     "the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json",
 )
 .flags(Flags::READONLY)
-.keys(LIKE_BLPOP);
+.keys(LIKE_BLPOP)
+.across(RequestPolicy::MultiShard, ResponsePolicy::Default);
 /// `JSON.MSET`.
 pub static JSON_MSET: CommandSpec = command(
     "JSON.MSET",

@@ -210,8 +210,7 @@ pub trait JsonCommands<'a>: Commands<'a> {
         self.run(Command::new(&spec::JSON_MERGE).arg(key).arg(path).arg(value))
     }
 
-    /// The values at a path in several documents, as JSON; none where there is no document or no such path. Keys in
-    /// several slots of a cluster are not split: give them one hash tag.
+    /// The values at a path in several documents, as JSON; none where there is no document or no such path.
     ///
     /// Since JSON 1.0.0.
     fn json_mget(self, keys: impl Args<'a>, path: impl Into<Arg<'a>>) -> Self::Out<Vec<Option<Bytes>>> {
