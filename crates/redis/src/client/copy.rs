@@ -52,7 +52,7 @@ impl Client {
             batch_size: None,
         });
         let copied = followed(
-            observed.as_ref().map(Observed::trail),
+            observed.as_deref().map(Observed::trail),
             retry::one_into(self.core(), &request, options, &mut sink),
         )
         .await;

@@ -44,14 +44,14 @@ impl Observed {
     }
 
     /// Where it notes what is sent again.
-    pub(crate) fn trail(self: &Box<Self>) -> Trail {
+    pub(crate) fn trail(&self) -> Trail {
         self.trail.clone()
     }
 
     /// Tells of its end.
-    pub(crate) fn end(self: Box<Self>, config: &Config, error: Option<&Error>) {
+    pub(crate) fn end(self, config: &Config, error: Option<&Error>) {
         let Some(observer) = &config.observer else { return };
-        let Self { what, since, trail, ongoing } = *self;
+        let Self { what, since, trail, ongoing } = self;
         let last = trail.last_node();
         let node = error.and_then(|error| error.node()).or(last.as_deref()).or(what.node.as_deref());
         let operation = Operation {

@@ -188,7 +188,7 @@ impl<'a> Transaction<'a> {
         let sealed = Sealed::new(encoded, specs, slot);
         let values = match target {
             Target::Shared(client) => {
-                followed(observed.as_ref().map(Observed::trail), shared(client, &sealed, options)).await
+                followed(observed.as_deref().map(Observed::trail), shared(client, &sealed, options)).await
             }
             Target::Own(connection) => own(connection, &sealed, options).await,
         };

@@ -42,7 +42,7 @@ impl Pipeline<'_> {
             node: None,
             batch_size: Some(self.items.len()),
         });
-        let values = followed(observed.as_ref().map(Observed::trail), all(self.client.core(), &self)).await;
+        let values = followed(observed.as_deref().map(Observed::trail), all(self.client.core(), &self)).await;
         if let Some(observed) = observed {
             let error = values.iter().flatten().find_map(|value| value.as_ref().err());
             observed.end(config, error);

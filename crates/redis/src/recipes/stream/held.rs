@@ -96,7 +96,7 @@ mod tests {
         let (first, second) = (held.take(id.clone(), until), held.take(id.clone(), until));
         assert_eq!((first.is_good(now), second.is_good(now)), (false, true));
         held.release(&id, &first);
-        assert_eq!(held.ids(), [id.clone()]);
+        assert_eq!(held.ids(), std::slice::from_ref(&id));
         held.release(&id, &second);
         assert!(held.ids().is_empty());
     }
