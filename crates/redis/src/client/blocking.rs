@@ -122,37 +122,31 @@ impl Client {
     }
 
     /// Calls with a deadline of their own ([`Call::timeout`](crate::Call::timeout)).
-    #[must_use]
     pub fn timeout(&self, timeout: Duration) -> Calls<'_> {
         self.calls().timeout(timeout)
     }
 
     /// Calls that may be sent again although they may have run ([`Call::retryable`](crate::Call::retryable)).
-    #[must_use]
     pub fn retryable(&self) -> Calls<'_> {
         self.calls().retryable()
     }
 
     /// Calls to a certain node ([`Call::on`](crate::Call::on)).
-    #[must_use]
     pub fn on(&self, route: Route) -> Calls<'_> {
         self.calls().on(route)
     }
 
     /// Calls whose replies are read as `T` ([`Call::read_as`](crate::Call::read_as)).
-    #[must_use]
     pub fn read_as<T: FromReply>(&self) -> CallsAs<'_, T> {
         self.calls().read_as()
     }
 
     /// As [`Client::pipeline`](crate::Client::pipeline).
-    #[must_use]
     pub fn pipeline(&self) -> Blocking<Pipeline<'_>> {
         self.wrap(self.client.pipeline())
     }
 
     /// As [`Client::transaction`](crate::Client::transaction).
-    #[must_use]
     pub fn transaction(&self) -> Blocking<Transaction<'_>> {
         self.wrap(self.client.transaction())
     }
@@ -171,7 +165,6 @@ impl Client {
     }
 
     /// A script, to be run ([`Script::run`]).
-    #[must_use]
     pub fn script<'a, T: FromReply>(&'a self, script: &'a Script) -> Blocking<Invocation<'a, T>> {
         self.wrap(script.run(&self.client))
     }
@@ -201,25 +194,21 @@ impl Client {
     }
 
     /// As [`Client::scan`](crate::Client::scan): pages of keys.
-    #[must_use]
     pub fn scan(&self) -> Blocking<Scan> {
         self.wrap(self.client.scan())
     }
 
     /// As [`Client::scan_hash`](crate::Client::scan_hash).
-    #[must_use]
     pub fn scan_hash(&self, key: impl Into<Bytes>) -> Blocking<MemberScan<(Bytes, Bytes)>> {
         self.wrap(self.client.scan_hash(key))
     }
 
     /// As [`Client::scan_set`](crate::Client::scan_set).
-    #[must_use]
     pub fn scan_set(&self, key: impl Into<Bytes>) -> Blocking<MemberScan<Bytes>> {
         self.wrap(self.client.scan_set(key))
     }
 
     /// As [`Client::scan_sorted_set`](crate::Client::scan_sorted_set).
-    #[must_use]
     pub fn scan_sorted_set(&self, key: impl Into<Bytes>) -> Blocking<MemberScan<(Bytes, f64)>> {
         self.wrap(self.client.scan_sorted_set(key))
     }
