@@ -107,9 +107,9 @@ impl<'a> Command<'a> {
         let mut first = true;
         pairs.each_pair(&mut |arg| {
             if first {
-                self.push(arg)
+                self.push(arg);
             } else {
-                seconds.push(arg)
+                seconds.push(arg);
             }
             first = !first;
         });

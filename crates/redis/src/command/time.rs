@@ -174,7 +174,7 @@ mod tests {
         check(Seconds::of(Duration::from_secs(60) + NANOSECOND), "61");
         check(Seconds::of(NANOSECOND), "1");
         check(Milliseconds::of(Duration::from_micros(1500)), "2");
-        check(Milliseconds::of(&Duration::from_secs(1)), "1000");
+        check(Milliseconds::of(Duration::from_secs(1)), "1000");
         check(IdleMilliseconds::of(Duration::from_micros(1)), "1");
         check(WaitSeconds::of(Duration::from_secs(2)), "2");
         check(WaitSeconds::of(Duration::from_millis(250)), "0.25");

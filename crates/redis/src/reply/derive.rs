@@ -58,7 +58,7 @@ fn place_items<T: FromFields>(slots: &mut T::Slots, items: &mut Vec<Value>) -> R
             T::place(slots, &name, value).map(drop)
         });
     }
-    if items.len() % 2 != 0 {
+    if !items.len().is_multiple_of(2) {
         return Err(wrong_length("a flat array of names and values"));
     }
     let mut items = items.drain(..);
@@ -95,7 +95,7 @@ pub fn field<T: FromReply>(value: Value, what: &'static str) -> Result<T, ReplyE
 /// # Errors
 /// It is not of a kind that may be missing.
 pub fn missing<T: FromReply>(what: &'static str) -> Result<T, ReplyError> {
-    T::missing().ok_or_else(|| ReplyError { expected: what, found: "none of that name", server: None, detail: None })
+    T::missing().ok_or(ReplyError { expected: what, found: "none of that name", server: None, detail: None })
 }
 
 /// A word, of which an enum is read.

@@ -166,8 +166,8 @@ async fn rows_words_and_what_is_left() {
 
         client.sadd("zips", Zip(7)).await.unwrap();
         client.sadd("zips", [Zip(8), Zip(9)]).await.unwrap();
-        client.set(Zip(7), &Zip(8)).await.unwrap();
-        assert_eq!(client.get(&Zip(7)).read_as::<Option<Zip>>().await.unwrap(), Some(Zip(8)));
+        client.set(Zip(7), Zip(8)).await.unwrap();
+        assert_eq!(client.get(Zip(7)).read_as::<Option<Zip>>().await.unwrap(), Some(Zip(8)));
         client.set("s", Status::Left).await.unwrap();
         client.sadd("states", [Status::Left, Status::Active]).await.unwrap();
         assert_eq!(client.get("s").read_as::<Status>().await.unwrap(), Status::Left);
