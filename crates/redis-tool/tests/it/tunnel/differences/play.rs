@@ -105,19 +105,29 @@ impl Servers {
             admin.write(&COMMANDS.map(encoded).concat(), usize::MAX);
             COMMANDS.iter().for_each(|_| drop(admin.read().unwrap()));
         }
-        self.until_blocked(0);
+        assert!(self.until(|numbers| numbers == [0; 4]), "what was played before has not ended");
     }
 
     /// Waits until so many clients wait at the servers. False: they do not.
     fn until_blocked(&mut self, wanted: usize) -> bool {
+        self.until(|numbers| numbers[0] == wanted)
+    }
+
+    /// Waits until it is so of the clients that wait, and of the channels, patterns and channels of shards that anybody
+    /// listens to, at all servers together.
+    fn until(&mut self, is_so: impl Fn([usize; 4]) -> bool) -> bool {
+        const NAMES: [&str; 4] = ["blocked_clients:", "pubsub_channels:", "pubsub_patterns:", "pubsubshard_channels:"];
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            let blocked = self.0.iter_mut().map(|admin| {
-                let info = admin.ask(&["INFO", "clients"]).shown();
-                let (_, rest) = info.split_once("blocked_clients:").unwrap();
-                rest.split('\\').next().unwrap().parse::<usize>().unwrap()
-            });
-            if blocked.sum::<usize>() == wanted {
+            let mut sums = [0; 4];
+            for admin in &mut self.0 {
+                let info = admin.ask(&["INFO", "clients", "stats"]).text();
+                for (sum, name) in sums.iter_mut().zip(NAMES) {
+                    let value = info.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+                    *sum += value.trim().parse::<usize>().unwrap();
+                }
+            }
+            if is_so(sums) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(2));

@@ -93,7 +93,15 @@ impl Reply {
         }
     }
 
-    /// As text.
+    /// What a string says.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Bulk(_, bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            other => other.shown(),
+        }
+    }
+
+    /// As it is compared, in one line.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Line(line) => line.escape_ascii().to_string(),
