@@ -1,6 +1,7 @@
 //! Commands as clients send them: off a read buffer, whole, with the places of their words.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
 
 use bytes::{Bytes, BytesMut};
@@ -234,7 +235,19 @@ impl Request {
 }
 
 /// `*3\r\n`, `$5\r\n` at an offset: the number, and the offset behind it. A negative one counts as 0 words.
+#[inline]
 fn number(input: &[u8], at: usize) -> Result<Option<(usize, usize)>, BadRequest> {
+    // Nearly every header has one digit, or two.
+    match input.get(at + 1..) {
+        Some(&[digit @ b'0'..=b'9', b'\r', b'\n', ..]) => Ok(Some((usize::from(digit - b'0'), at + 4))),
+        Some(&[tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..]) => {
+            Ok(Some((usize::from(tens - b'0') * 10 + usize::from(ones - b'0'), at + 5)))
+        }
+        _ => any_number(input, at),
+    }
+}
+
+fn any_number(input: &[u8], at: usize) -> Result<Option<(usize, usize)>, BadRequest> {
     let is_minus = input.get(at + 1) == Some(&b'-') && input.get(at) == Some(&b'*');
     let first = at + 1 + usize::from(is_minus);
     let mut next = first;
@@ -278,9 +291,34 @@ struct Known {
     is_container: bool,
 }
 
+/// FNV-1a: names are short, and nobody but this program decides what is in the table.
+struct NameHasher(u64);
+
+impl Default for NameHasher {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn write_usize(&mut self, _length: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type ByName<T> = HashMap<&'static [u8], T, BuildHasherDefault<NameHasher>>;
+
 /// By name, in capitals.
-static KNOWN: LazyLock<HashMap<&'static [u8], Known>> = LazyLock::new(|| {
-    let mut known: HashMap<&'static [u8], Known> = HashMap::new();
+static KNOWN: LazyLock<ByName<Known>> = LazyLock::new(|| {
+    let mut known: ByName<Known> = HashMap::default();
     for &spec in spec::ALL {
         let none = || Known { spec: None, is_container: false };
         if let Some((first, _)) = spec.name.split_once(' ') {

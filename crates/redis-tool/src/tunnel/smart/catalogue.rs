@@ -1,5 +1,7 @@
 //! Which commands the tunnel answers or arranges by itself. All others go to a server as they are.
 
+use pilotlight_redis::command::Flags;
+
 use crate::tunnel::differences;
 use crate::tunnel::request::Request;
 
@@ -28,8 +30,18 @@ pub(super) enum Kind {
 }
 
 /// What kind of command this is.
+#[inline]
 pub(super) fn kind(request: &Request) -> Kind {
-    match request.name() {
+    let spec = request.spec();
+    // Nearly every command: what has keys and leaves its connection as it was is the servers'.
+    if !spec.keys.is_empty() && !spec.flags.has(Flags::CONNECTION_STATE) {
+        return Kind::Server;
+    }
+    by_name(request.name())
+}
+
+fn by_name(name: &str) -> Kind {
+    match name {
         "HELLO" => Kind::Hello,
         "AUTH" => Kind::Auth,
         "SELECT" => Kind::Select,
@@ -56,5 +68,21 @@ pub(super) fn kind(request: &Request) -> Kind {
             Kind::Refused("This instance has cluster support disabled")
         }
         _ => Kind::Server,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pilotlight_redis::commands::spec;
+
+    use super::*;
+
+    #[test]
+    fn what_has_keys_needs_no_look_at_its_name() {
+        for spec in spec::ALL {
+            let words: Vec<&[u8]> = spec.name.split(' ').map(str::as_bytes).collect();
+            assert_eq!(kind(&Request::of_words(&words)), by_name(spec.name), "{}", spec.name);
+        }
+        assert_eq!(kind(&Request::of_words(&[b"NOSUCH"])), Kind::Server);
     }
 }
