@@ -10,7 +10,14 @@ Two setups: one server behind `smart`, against the server; three primaries behin
 pipeline 16 (throughput, and the CPU time of a command: of the servers, the load and the tunnel together), and one client without pipelining (what is added to
 the median, in microseconds). Figures are medians of the rounds' ratios and differences, with the least and the greatest. Where all cores are busy, throughput
 is what the CPU time allows; on a machine with other work its ratio still says something when that of throughput does not. What stays different: each client of `--cluster` speaks to one node alone, and one through the tunnel to all three, so its
-sixteen commands are three batches and wait for the slowest. Needs redis-server, redis-benchmark and redis-cli; everything listens on the loopback interface and ends with it.
+sixteen commands are three batches and wait for the slowest.
+
+Below the ratios is what a command costs each program, in microseconds of its CPU time: the tunnel in user space and
+in the kernel, the load and all servers, directly, through the tunnel, and through `relay.rs`, a bare relay to one
+server that only copies bytes, with a thread for each direction (no floor: one thread for many clients may cost less).
+From these follows what would be left with a core for the load, one for the tunnel and one for each server, where the
+slowest program decides: sharing two cores is a part of the ratios.
+--quick has the CPU times alone. Needs redis-server, redis-benchmark and redis-cli; everything listens on the loopback interface and ends with it.
 """
 
 import argparse
@@ -67,11 +74,19 @@ class Bed:
         until(lambda: all("cluster_state:ok" in cli(port, "cluster", "info") for port in ports))
         return ports
 
+    def relay(self, port):
+        program = os.path.join(self.folder.name, "relay")
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "relay.rs")
+        subprocess.run(["rustc", "-O", "-o", program, source], check=True)
+        process = subprocess.Popen([program, f"127.0.0.1:{port}"], stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        return int(process.stdout.readline()), process
+
     def tunnel(self, binary, *options):
-        command = [binary, *(["redis"] if not binary.endswith("-tool") else []), "tunnel", "--listen", "0", "--json", *options]
+        command = [binary, *([] if os.path.basename(binary) == "pilotlight-redis" else ["redis"]), "tunnel", "--listen", "0", "--json", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.processes.append(process)
-        return int(json.loads(process.stdout.readline())["listening"][0]["local"].rsplit(":", 1)[1])
+        return int(json.loads(process.stdout.readline())["listening"][0]["local"].rsplit(":", 1)[1]), process
 
     def close(self):
         for process in reversed(self.processes):
@@ -121,6 +136,68 @@ def costs(processes, *run):
     return rates, (cpu(processes) - begin) / (len(rates) * run[3])
 
 
+TICK = 1e6 / os.sysconf("SC_CLK_TCK")
+
+
+def times(processes):
+    """Microseconds in user space and in the kernel so far."""
+    user = system = 0
+    for process in processes:
+        with open(f"/proc/{process.pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        user, system = user + int(fields[11]) * TICK, system + int(fields[12]) * TICK
+    return user, system
+
+
+def each(servers, middle, *run):
+    """What a command costs: the middle in user space and in the kernel, the load, the servers."""
+    before = times(middle), resource.getrusage(resource.RUSAGE_CHILDREN), times(servers)
+    rates = bench(*run)
+    after = times(middle), resource.getrusage(resource.RUSAGE_CHILDREN), times(servers)
+    commands = len(rates) * run[3]
+    load = after[1].ru_utime + after[1].ru_stime - before[1].ru_utime - before[1].ru_stime
+    numbers = (after[0][0] - before[0][0], after[0][1] - before[0][1], load * 1e6, sum(after[2]) - sum(before[2]))
+    return [number / commands for number in numbers]
+
+
+def show_times(name, size, rounds, floor):
+    """`rounds`: by what the commands went through, the costs of each round."""
+    print(f"{name}: CPU time of a command, microseconds (median; least … greatest of a round)")
+    middle = {}
+    for title, rows in rounds.items():
+        columns = list(zip(*rows))
+        user, system, load, servers = (statistics.median(column) for column in columns)
+        totals = [row[0] + row[1] for row in rows]
+        middle[title] = max(load, user + system, servers / (1 if title == floor else size))
+        parts = f"{min(totals):.2f} … {max(totals):.2f}; user {user:.2f}, kernel {system:.2f}"
+        print(f"  {title:60} in between {user + system:5.2f} ({parts})   load {load:5.2f}   servers {servers:5.2f}")
+    for title, slowest in middle.items():
+        if title not in ("directly", floor):
+            rates = f"{1 / middle['directly']:.2f} million/s directly, {1 / slowest:.2f} through {title}"
+            print(f"  a core for each program: {rates}: {middle['directly'] / slowest:.2f} of direct", flush=True)
+
+
+def quick(bed, arguments, binaries, single, cluster):
+    relay, relaying = bed.relay(single)
+    for name, direct, options, where, as_many, size in setups(single, cluster):
+        tunnels = {binary: bed.tunnel(binary, *where) for binary in binaries}
+        rounds, floor = {}, "a bare relay to one server"
+        for turn in range(arguments.rounds):
+            ways = [("directly", direct, [], options), (floor, relay, [relaying], as_many)]
+            ways += [(binary, port, [process], as_many) for binary, (port, process) in tunnels.items()]
+            for title, port, middle, more in ways[:: 1 if turn % 2 == 0 else -1]:
+                rounds.setdefault(title, []).append(each(bed.servers, middle, port, 50, 16, arguments.requests, *more))
+        show_times(name, size, {title: rounds[title] for title, *_ in ways}, floor)
+
+
+def setups(single, cluster):
+    return [
+        ("one server", single, (), ("-p", str(single)), (), 1),
+        # redis-benchmark takes a thread for each node of a cluster by itself; through the tunnel it is to have as many.
+        ("three primaries", cluster[0], ("--cluster",), ("-c", "-p", str(cluster[0])), ("--threads", "3"), len(cluster)),
+    ]
+
+
 def spread(numbers):
     return f"{statistics.median(numbers):8.2f}   ({min(numbers):.2f} … {max(numbers):.2f})"
 
@@ -130,19 +207,18 @@ def main():
     parser.add_argument("--binary", action="append", dest="binaries")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--quick", action="store_true", help="the CPU time of each program alone, beside a bare relay")
     arguments = parser.parse_args()
     binaries = arguments.binaries or ["target/release/pilotlight"]
     bed = Bed()
     try:
         single = bed.server()
         cluster = bed.cluster(3)
-        setups = [
-            ("one server", single, (), ("-p", str(single)), ()),
-            # redis-benchmark takes a thread for each node of a cluster by itself; through the tunnel it is to have as many.
-            ("three primaries", cluster[0], ("--cluster",), ("-c", "-p", str(cluster[0])), ("--threads", "3")),
-        ]
-        for name, direct, options, where, as_many in setups:
-            tunnels = [bed.tunnel(binary, *where) for binary in binaries]
+        bed.servers = list(bed.processes)
+        if arguments.quick:
+            return quick(bed, arguments, binaries, single, cluster)
+        for name, direct, options, where, as_many, _ in setups(single, cluster):
+            tunnels = [bed.tunnel(binary, *where)[0] for binary in binaries]
             figures = [{} for _ in binaries]
             for turn in range(arguments.rounds):
                 beside, spent = costs(bed.processes, direct, 50, 16, arguments.requests, *options)
@@ -160,6 +236,7 @@ def main():
             for binary, rows in zip(binaries, figures):
                 for title, numbers in sorted(rows.items()):
                     print(f"{name:16} {binary + '  ' if len(binaries) > 1 else ''}{title} {spread(numbers)}", flush=True)
+        quick(bed, arguments, binaries, single, cluster)
     finally:
         bed.close()
 

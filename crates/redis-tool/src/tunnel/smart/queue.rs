@@ -10,9 +10,9 @@ use crate::tunnel::differences;
 use crate::tunnel::request::Request;
 
 impl Session {
-    /// Whether a command has the wrong number of words, or lacks the subcommand that it needs. In a transaction, and for
-    /// a client that only listens, it may also be that there is no such command. Others are refused by the server that
-    /// they go to.
+    /// Whether a command has the wrong number of words, or lacks the subcommand that it needs. In a transaction, and
+    /// for a client that only listens, it may also be that there is no such command. Others are refused by the server
+    /// that they go to.
     pub(super) fn is_wrong(&self, request: &Request, kind: Kind, listens: bool) -> bool {
         if request.is_malformed() {
             return kind != Kind::Server || listens || self.transaction.is_some() || self.encoded(request).is_none();
