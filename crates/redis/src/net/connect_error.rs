@@ -191,8 +191,9 @@ impl ConnectError {
 }
 
 impl Error {
-    /// The failed attempt to connect that is behind this error, if there is one: of [`ErrorKind::Connect`],
-    /// [`ErrorKind::Rejected`], [`ErrorKind::Cluster`], and of an [`ErrorKind::Timeout`] while there was no connection.
+    /// The failed attempt to connect that is behind this error, if there is one: of
+    /// [`ErrorKind::Connect`](crate::ErrorKind::Connect), [`ErrorKind::Rejected`], [`ErrorKind::Cluster`], and of an
+    /// [`ErrorKind::Timeout`] while there was no connection.
     ///
     /// ```no_run
     /// # use pilotlight_redis::{Client, ConnectErrorKind};
