@@ -192,8 +192,9 @@ impl ConnectError {
 
 impl Error {
     /// The failed attempt to connect that is behind this error, if there is one: of
-    /// [`ErrorKind::Connect`](crate::ErrorKind::Connect), [`ErrorKind::Rejected`], [`ErrorKind::Cluster`], and of an
-    /// [`ErrorKind::Timeout`] while there was no connection.
+    /// [`ErrorKind::Connect`](crate::ErrorKind::Connect), [`ErrorKind::Rejected`](crate::ErrorKind::Rejected),
+    /// [`ErrorKind::Cluster`](crate::ErrorKind::Cluster), and of an [`ErrorKind::Timeout`](crate::ErrorKind::Timeout)
+    /// while there was no connection.
     ///
     /// ```no_run
     /// # use pilotlight_redis::{Client, ConnectErrorKind};
