@@ -1,5 +1,5 @@
-//! A bare relay, to compare a tunnel with: bytes from each client to one server and back, by blocking calls, and nothing
-//! else. `rustc -O relay.rs`; `relay 127.0.0.1:6379` prints its port.
+//! A bare relay, to compare a tunnel with: bytes from each client to one server and back, by blocking calls, and
+//! nothing else. `rustc -O relay.rs`; `relay 127.0.0.1:6379` prints its port.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

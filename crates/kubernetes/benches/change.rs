@@ -7,6 +7,8 @@
 //! - sections: the same, and only those sections are read that are new
 //! - endpoints: the endpoints of all services are found, and those that have changed are given to the gateway
 
+#![expect(clippy::expect_used, reason = "a measurement that cannot be made fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let (snapshot, checks, given) = (cluster(routes, all), Checks::default(), BTreeMap::new());
             let mut bench = Bench { following, base, snapshot, checks, given, idle };
-            runtime.block_on(bench.run(u32::try_from(changes).unwrap_or(u32::MAX)));
+            runtime.block_on(bench.run(changes));
             drop(bench);
             fs::remove_dir_all(folder).expect("the folder is ours");
             std::process::exit(0);

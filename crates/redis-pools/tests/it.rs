@@ -1,5 +1,6 @@
 //! Pools of a client on a real server.
 #![cfg(all(feature = "bb8", feature = "deadpool"))]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use deadpool::managed::Pool;
 use pilotlight_redis::{Client, Command, Commands};

@@ -502,10 +502,6 @@ fn one_backend_beside_one_that_is_not_there_has_its_share_and_no_more() {
     assert_eq!(without, [("default_a_80", 0), ("default_r_r0", 750)]);
 }
 
-fn number(value: &toml::Value) -> Option<i64> {
-    value.as_integer()
-}
-
 /// Where routes with some host are: their ports, and what they do.
 fn at(cluster: &Cluster, host: &str) -> Vec<String> {
     let routes = cluster.routes();

@@ -44,7 +44,7 @@ impl<'a> Choices<'a> {
     pub(crate) fn counted(self, slot: u8, args: impl Args<'a>) -> Self {
         let mut words = SmallVec::<[Arg<'a>; 4]>::new();
         args.each(&mut |arg| words.push(arg));
-        self.after_count(slot, words)
+        self.after_count(slot, &words)
     }
 
     /// Adds pairs of words to `slot` after the number of words.
@@ -52,11 +52,11 @@ impl<'a> Choices<'a> {
     pub(crate) fn counted_words(self, slot: u8, pairs: impl Pairs<'a>) -> Self {
         let mut words = SmallVec::<[Arg<'a>; 4]>::new();
         pairs.each_pair(&mut |arg| words.push(arg));
-        self.after_count(slot, words)
+        self.after_count(slot, &words)
     }
 
     #[cfg(feature = "modules")]
-    fn after_count(self, slot: u8, words: SmallVec<[Arg<'a>; 4]>) -> Self {
+    fn after_count(self, slot: u8, words: &[Arg<'a>]) -> Self {
         words.iter().fold(self.arg(slot, words.len()), |choices, word| choices.arg(slot, word.clone()))
     }
 

@@ -30,6 +30,7 @@ mod replies;
 mod schema;
 mod search;
 mod time_series;
+#[expect(clippy::type_complexity, reason = "replies are as the server nests them")]
 mod vector_set;
 
 pub use bloom::*;
