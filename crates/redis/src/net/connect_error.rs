@@ -216,6 +216,7 @@ impl Error {
 }
 
 impl TlsError {
+    #[cfg(feature = "rustls")]
     pub(super) fn new(error: io::Error) -> Self {
         Self(error)
     }
