@@ -70,7 +70,9 @@ test('tables are sorted by their numbers; what failed stays last', async () => {
   const heading = table.getByRole('columnheader', { name: 'throughput' });
   await heading.getByRole('button').click();
   assert.equal(await heading.getAttribute('aria-sort'), 'ascending');
-  assert.deepEqual(await order(), ['nginx proxy_cache', 'HAProxy cache', 'hyper alone', 'Pilotlight', 'epoll + httparse floor', 'Varnish']);
+  const published = 'nginx, published (published: a 16-core machine of 2019)'; // of which there is no throughput
+  const sorted = ['nginx proxy_cache', 'HAProxy cache', 'hyper alone', 'Pilotlight', 'epoll + httparse floor', 'Varnish'];
+  assert.deepEqual(await order(), [...sorted, published]);
   await heading.getByRole('button').press('Enter');
   assert.equal(await heading.getAttribute('aria-sort'), 'descending');
   assert.deepEqual(await order(), before);

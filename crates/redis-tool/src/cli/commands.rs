@@ -220,7 +220,8 @@ mod tests {
         }
         assert_eq!(tables[0].entries, tables[1].entries);
         let built_in = Table::built_in();
-        for name in ["GET", "SET", "ZADD", "CONFIG SET", "XREAD", "SORT", "GEOSEARCH"] {
+        // Of those that newer servers have not changed.
+        for name in ["GET", "GETEX", "ZADD", "CONFIG SET", "XREAD", "SORT", "GEOSEARCH"] {
             assert_eq!(
                 tables[0].entries[name].syntax.to_lowercase(),
                 built_in.entries[name].syntax.to_lowercase(),

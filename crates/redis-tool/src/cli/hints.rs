@@ -183,17 +183,17 @@ mod tests {
         check("get a", "");
         check(
             "set a ",
-            "value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+            "value [NX|XX|IFEQ comparison-value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         );
         check(
             "set a 1 nx ",
             "[GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         );
-        check("set a 1 EX ", "seconds [NX|XX] [GET]");
-        check("set a 1 EX 10 ", "[NX|XX] [GET]");
+        check("set a 1 EX ", "seconds [NX|XX|IFEQ comparison-value] [GET]");
+        check("set a 1 EX 10 ", "[NX|XX|IFEQ comparison-value] [GET]");
         check(
             "set get ",
-            "value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+            "value [NX|XX|IFEQ comparison-value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         );
         check("mset a 1", " [key value ...]");
         check("mset a 1 b 2 ", "[key value ...]");
@@ -221,7 +221,7 @@ mod tests {
     fn options_can_be_completed() {
         let table = Table::built_in();
         let of = |line: &[&[u8]]| tokens(&table.find(line).unwrap().1.syntax, &line[1..]);
-        assert_eq!(of(&[b"set", b"a", b"1"]), ["NX", "XX", "GET", "EX", "PX", "EXAT", "PXAT", "KEEPTTL"]);
+        assert_eq!(of(&[b"set", b"a", b"1"]), ["NX", "XX", "IFEQ", "GET", "EX", "PX", "EXAT", "PXAT", "KEEPTTL"]);
         assert_eq!(of(&[b"lmove", b"a", b"b"]), ["LEFT", "RIGHT"]);
         assert!(of(&[b"get"]).is_empty());
         assert_eq!(of(&[b"xadd", b"s"]), ["NOMKSTREAM", "MAXLEN", "MINID", "*"]);
