@@ -280,7 +280,7 @@ class Collapse(CacheCase):
         serials = in_threads(20, lambda _: self.serial(target))
         took = time.monotonic() - begin
         self.assertEqual(sorted(serials), list(range(1, 21)))
-        self.assertLess(took, 3.5, "20 requests of 0.3 s each took so long that they must have queued")
+        self.assertLess(took, 5, "20 requests of 0.3 s each took so long that they must have queued")
 
     def test_a_leader_that_goes_away_leaves_its_followers_served(self):
         target = make("Cache-Control: max-age=60", ms=600)

@@ -43,7 +43,7 @@ class SpillCase(ServersCase):
         self.addCleanup(one.kill)
         return one
 
-    def begin(self, remote, spill=None, env=(), other=None, on_route=None, **settings):
+    def begin(self, remote, spill=None, env=(), other=None, on_route=None, workers=2, **settings):
         """One instance, two requests at a time."""
         spill = {"to": "elsewhere"} | (spill or {})
         settings = {"max_instances": 1, "concurrency": 2, "queue": {"max": 100, "timeout": "1m"}} | settings
@@ -54,7 +54,7 @@ class SpillCase(ServersCase):
             route(service="pool", **(on_route or {})),
             ADMIN,
         ]
-        return self.start(Gateway(BINARY, config(*blocks)))
+        return self.start(Gateway(BINARY, config(*blocks, workers=workers)))
 
     def services(self, gateway):
         told = self.run_command(gateway, "status", "--json")
@@ -149,10 +149,10 @@ class Spilling(SpillCase):
                     self.assertTrue(answers[0].body.isdigit(), answers)
 
     def test_what_is_cut_off_elsewhere_is_sent_again_at_home_if_it_may_be(self):
-        # Two at a time: one alone that ends its connection might be what ended the server.
+        # Two at a time at one worker: one alone that ends its connection might be what ended the server.
         cutting = Cutting()
         self.addCleanup(cutting.close)
-        gateway = self.begin(cutting)
+        gateway = self.begin(cutting, workers=1)
         self.fill(gateway)
         orders = [self.in_background(gateway, "/pid", "POST", b"order") for _ in range(2)]
         for one, answers in orders:

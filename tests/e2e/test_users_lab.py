@@ -139,8 +139,8 @@ class RestTest(LabTest):
 
     def test_the_list_says_what_there_is_and_what_is_missing(self):
         out, _ = self.lab("rest", "--list", "--peers", self.folder / "none")
-        self.assertIn("gateway-cache  examples/users behind the gateway, which caches for 60 s", out)
-        self.assertIn("axum-fred      axum, fred, rusqlite\n                   missing: there is no", out)
+        self.assertIn("gateway-cache   examples/users behind the gateway, which caches for 60 s", out)
+        self.assertIn("axum-fred       axum, fred, rusqlite\n                    missing: there is no", out)
         self.assertIn("axum-fred; build it with lab/peers/rest/build.sh", out)
 
     def test_the_list_and_the_report_have_the_versions_of_what_was_built(self):
