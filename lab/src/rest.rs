@@ -145,7 +145,7 @@ impl Rest {
 
     fn amount(&self, setting: &Setting) -> Amount {
         let (rounds, duration, warm_up) = match (setting.quick, self.extent) {
-            (true, _) => (8, 200, 100),
+            (true, _) => (8, 140, 50),
             (false, Extent::AmongOthers) => (12, 1000, 500),
             (false, Extent::Alone) => (12, 8000, 2000),
         };
