@@ -94,8 +94,8 @@ fn ids(numbers: RangeInclusive<usize>) -> BTreeSet<String> {
 async fn workers_and_the_server_are_killed_and_each_entry_is_processed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("processed");
-    // Written to the kernel before it is acknowledged: a process that is killed loses nothing. With `everysec` writes are
-    // put off for up to two seconds while the disk is busy with the last second's.
+    // Written to the kernel before it is acknowledged: a process that is killed loses nothing. With `everysec` writes
+    // are put off for up to two seconds while the disk is busy with the last second's.
     let persistent = Server::builder().config("appendonly yes").config("appendfsync no");
     let (server, client) = start(persistent).await;
     let producer = tokio::spawn(produce(client.clone(), 1..=ENTRIES));
