@@ -20,8 +20,12 @@ pub(super) struct Place<'p> {
     pub(super) ports: &'p [(u16, u16)],
 }
 
-/// All servers behind it, with a connection to each.
-pub(super) struct Servers(Vec<Peer>);
+/// All servers behind it, with connections to each.
+pub(super) struct Servers {
+    admins: Vec<Peer>,
+    /// Those of a cluster that hear of what its nodes tell each other.
+    listeners: Vec<Peer>,
+}
 
 /// What came back, in the order of the steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -89,7 +93,8 @@ fn encoded(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
 
 impl Servers {
     pub(super) fn connect(addrs: &[SocketAddr]) -> Self {
-        Self(addrs.iter().copied().map(Peer::connect).collect())
+        let peers = || addrs.iter().copied().map(Peer::connect).collect();
+        Self { admins: peers(), listeners: if addrs.len() > 1 { peers() } else { Vec::new() } }
     }
 
     /// As if nothing had been played yet.
@@ -101,11 +106,29 @@ impl Servers {
             &["CONFIG", "SET", "maxmemory", "0", "notify-keyspace-events", "", "slowlog-log-slower-than", "60000000"],
             &["ACL", "LOG", "RESET"],
         ];
-        for admin in &mut self.0 {
+        for admin in &mut self.admins {
             admin.write(&COMMANDS.map(encoded).concat(), usize::MAX);
             COMMANDS.iter().for_each(|_| drop(admin.read().unwrap()));
         }
         assert!(self.until(|numbers| numbers == [0; 4]), "what was played before has not ended");
+        self.hear_the_last_message();
+    }
+
+    /// A message that was published before may be on its way from node to node, and would come to the next subscriber.
+    /// Nodes send in order: once each has heard a later message of every other one, there is none.
+    fn hear_the_last_message(&mut self) {
+        const CHANNEL: &str = "the last message";
+        let nodes = self.listeners.len();
+        for listener in &mut self.listeners {
+            listener.ask(&["SUBSCRIBE", CHANNEL]);
+        }
+        for admin in &mut self.admins[..nodes] {
+            admin.ask(&["PUBLISH", CHANNEL, ""]);
+        }
+        for listener in &mut self.listeners {
+            (0..nodes).for_each(|_| drop(listener.read().unwrap()));
+            listener.ask(&["UNSUBSCRIBE", CHANNEL]);
+        }
     }
 
     /// Waits until so many clients wait at the servers. False: they do not.
@@ -120,7 +143,7 @@ impl Servers {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let mut sums = [0; 4];
-            for admin in &mut self.0 {
+            for admin in &mut self.admins {
                 let info = admin.ask(&["INFO", "clients", "stats"]).text();
                 for (sum, name) in sums.iter_mut().zip(NAMES) {
                     let value = info.lines().find_map(|line| line.strip_prefix(name)).unwrap();
