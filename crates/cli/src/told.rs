@@ -60,7 +60,7 @@ impl Told {
         self.levels
     }
 
-    /// Reads what is told now.
+    /// Reads the text that was set last.
     pub(crate) fn load(&self, ports: Ports) -> Result<Loaded, Report> {
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut before = self.before();
@@ -71,7 +71,7 @@ impl Told {
         read.map_or_else(|| config::load_text(&text.text, &self.file, ports), Ok)
     }
 
-    /// Reads what is followed, which was told before.
+    /// Reads the text that is in use, which was set before.
     pub(crate) fn reread(&self, text: &str) -> Result<Config, Report> {
         let mut before = self.before();
         let last = before.texts.pop();

@@ -167,7 +167,7 @@ mod tests {
         service.live().unwrap().now().group().refused(0, millis(Moment::now()));
         let giving = async {
             tokio::time::sleep(SECOND).await;
-            assert_eq!(changes.take_needed().as_deref(), Some("app"), "it is told as if there were none");
+            assert_eq!(changes.take_needed().as_deref(), Some("app"), "the service is reported as one without servers");
             service.give(&[server("gone"), server("next")]).unwrap();
         };
         let (found, ()) = tokio::join!(request(&service, &changes), giving);

@@ -67,8 +67,7 @@ impl ServerControl {
         self.set_with(service, servers, 0)
     }
 
-    /// The same, and so many of a thousand requests are answered with 500, because their share of the servers cannot be
-    /// had.
+    /// The same; `without` of each thousand requests are answered with 500: the share of servers that do not exist.
     ///
     /// # Errors
     /// As [`set`](Self::set).

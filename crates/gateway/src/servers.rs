@@ -52,7 +52,7 @@ pub(crate) struct Live {
     told: AtomicU64,
     came: AtomicU64,
     went: AtomicU64,
-    /// So many of a thousand requests have no server.
+    /// How many of each thousand requests get no server.
     without: AtomicU16,
 }
 
@@ -123,12 +123,12 @@ impl Live {
         }
     }
 
-    /// So many of a thousand requests have no server.
+    /// How many of each thousand requests get no server.
     pub(crate) fn share_without_servers(&self) -> u16 {
         self.without.load(Relaxed)
     }
 
-    /// So many have none from now on.
+    /// Sets how many of each thousand requests get no server from now on.
     pub(crate) fn set_share_without_servers(&self, thousandths: u16) {
         self.without.store(thousandths, Relaxed);
     }

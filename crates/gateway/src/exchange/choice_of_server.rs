@@ -17,15 +17,15 @@ use crate::upstream::server::Seat;
 use crate::upstream::{self, CameTo, Failed, SendError, ServiceResponse, UpstreamError, seated};
 use crate::worker::Upstream;
 
-/// What a client is told that finds no server with room, and the line to them full.
+/// `Retry-After` of the answer when no server has room and the queue is full.
 const FULL_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Inbound {
-    /// Whether this request is drawn to a share that has no server: once, so that it stays in its share when it is sent
+    /// Decides by chance whether this request is one of those that get no server: once, so that a retry does not draw
     /// again.
-    pub(super) fn has_no_share(&mut self) -> bool {
+    pub(super) fn draws_no_server(&mut self) -> bool {
         let share = changing(&self.upstream).map_or(0, |(_, live)| live.share_without_servers());
-        share > 0 && !std::mem::replace(&mut self.has_share, true) && fastrand::u16(..1000) < share
+        share > 0 && !std::mem::replace(&mut self.has_drawn, true) && fastrand::u16(..1000) < share
     }
 
     /// Chooses the server that is asked next, of a service whose servers may change. Returns the service if it has

@@ -105,7 +105,7 @@ pub(super) struct Inbound {
     /// Whether the last of them took no connection, and the next one is waited for.
     pub(super) awaits_server: bool,
     /// Whether it was drawn which share of the requests it belongs to.
-    pub(super) has_share: bool,
+    pub(super) has_drawn: bool,
     /// Since when it has met servers that take none.
     pub(super) refused_since: Option<Instant>,
     /// Whether it was given to another service.
@@ -180,7 +180,7 @@ impl Inbound {
             seat: None,
             tried: Tried::default(),
             awaits_server: false,
-            has_share: false,
+            has_drawn: false,
             refused_since: None,
             spilled: Spilled::No,
             cookie: None,

@@ -145,7 +145,7 @@ impl Inbound {
         if self.service().is_none() && kept == Kept::MayBeUsed && !self.take_spilled_place() {
             self.record.end_phase(Layer::Queue);
             self.wait = None;
-            if self.has_no_share() {
+            if self.draws_no_server() {
                 let (error, body) =
                     (UpstreamError::NoShare { service: self.service_name() }, upstream::BodyLeft::Whole(body));
                 return self.send_failed(Failed { error: error.into(), body, reuse: Reuse::New });

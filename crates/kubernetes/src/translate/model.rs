@@ -42,7 +42,7 @@ pub struct Backend {
     pub parts: Vec<BackendPart>,
     /// What is woken for it.
     pub workloads: BTreeSet<WorkloadKey>,
-    /// So many of a thousand requests are for backends that cannot be had.
+    /// How many of each thousand requests are for backends that do not exist.
     pub without: u16,
 }
 
