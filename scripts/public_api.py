@@ -23,6 +23,8 @@ from features import TARGET
 ROOT = Path(__file__).resolve().parents[1]
 FORMATS = (57,)
 CRATES = ("pilotlight-redis", "pilotlight-resp", "pilotlight-pipe", "pilotlight-redis-pools")
+# Those of which every type with methods, trait and function shows an example; more are listed by `--without-examples`.
+WITH_EXAMPLES = ("pilotlight-redis", "pilotlight-resp")
 # Features that change nothing that is public, and cost minutes: the others are on.
 OFF = ("tls-aws-lc-rs",)
 STD = ("core", "alloc", "std")
@@ -416,6 +418,9 @@ def main():
         if "--without-examples" in sys.argv[1:]:
             print("\n".join(f"{package}: {path}" for path in sorted(without_examples(crate))))
             continue
+        if package in WITH_EXAMPLES and (bare := sorted(without_examples(crate))):
+            print(f"public_api: {package}: no example: {', '.join(bare)}")
+            wrong.append(package)
         lines = Listing(crate).written()
         text = "".join(f"{line}\n" for line in lines)
         old = file.read_text() if file.exists() else ""
@@ -430,8 +435,8 @@ def main():
         wrong.append(name)
     if wrong:
         sys.exit(
-            f"public_api: {', '.join(wrong)}: what users can name has changed. If it shall: UPDATE_EXPECTED=1"
-            " scripts/public_api.py, and a line in CHANGELOG.md (a line that is removed or changed breaks programs)"
+            f"public_api: {', '.join(wrong)}: what users can name has changed, or has no example. If it shall change:"
+            " UPDATE_EXPECTED=1 scripts/public_api.py, and a line in CHANGELOG.md (what is removed or changed breaks programs)"
         )
 
 

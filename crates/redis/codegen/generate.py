@@ -45,6 +45,19 @@ use crate::reply::{
 /// A command with optional arguments has a plain method and one with options: `set(key, value)`,
 /// `set_with(key, value, SetOptions::new().nx().ex(60))`. Options that change the type of the reply have methods of their own:
 /// `zrange_withscores`. A reply that has no fixed type is a [`Value`].
+///
+/// ```no_run
+/// use pilotlight_redis::commands::options::SetOptions;
+/// use pilotlight_redis::{Client, Commands, Error};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.set_with("name", "Ada", SetOptions::new().nx().ex(60)).await?;
+/// let mut pipeline = client.pipeline();
+/// let (visits, name) = (pipeline.incr("visits"), pipeline.get("name"));
+/// let mut replies = pipeline.run().await?;
+/// println!("{} {:?}", replies.take(visits)?, replies.take(name)?);
+/// # Ok(()) }
+/// ```
 pub trait Commands<'a>: Sized {
     /// What a method gives: a future of the reply, or a handle of it.
     type Out<T: FromReply>;

@@ -3,6 +3,7 @@
 import re
 import textwrap
 
+import examples
 from model import Model, Options, Piece
 from replies import METHODS as SPECIAL
 from replies import reply_of
@@ -189,7 +190,7 @@ pub trait {trait}<'a>: Commands<'a> {{
 def module(commands, module):
     """The trait of a module's commands, which all have that have the other commands, and the types of their options."""
     body = "\n".join(text for name in sorted(commands) for text in functions(Typed(name, commands[name])))
-    types = option_types(commands)
+    types = option_types(commands, examples.home_of(module))
     text = body + types
     imports = []
     if "HashMap<" in text:
@@ -201,14 +202,14 @@ def module(commands, module):
     if "Choices" in text:
         imports.append("use crate::commands::choices::Choices;\n")
     imports.append("use crate::commands::{Commands, spec};\n")
-    words = sorted({enum for enum, _ in ENUMS.values() if re.search(rf"\b{enum}\b", text)})
+    words = words_in(text)
     imports.append(f"use crate::commands::words::{{{', '.join(words)}}};\n" if words else "")
     kinds = [kind for kind in ("Arg", "Args", "Pairs", "Triples") if f"{kind}<" in text]
     kinds += [kind for kind in NUMBER_TYPES if f"<{kind}>" in text]
     imports.append(f"use crate::command::{{{', '.join([*kinds, 'Command'])}}};\n")
     shared = [name for name in ("Facts", "Value") if re.search(rf"\b{name}\b", text)]
     imports.append(f"use crate::reply::{{{', '.join(shared)}}};\n" if shared else "")
-    about = doc(f"{module.what}. The server needs {module.needs}.")
+    about = doc(f"{module.what}. The server needs {module.needs}.") + "\n" + examples.of_module(module).rstrip()
     head = MODULE_HEAD.format(what=module.what, trait=module.trait, imports="".join(imports), doc=about)
     every = f"impl<'a, T: Commands<'a>> {module.trait}<'a> for T {{}}\n"
     return f"{head}{body}}}\n\n{every}\n{types}"
@@ -219,10 +220,11 @@ REPLY_TYPES = ("Aggregated", "Found", "Sample", "Series", "Similar")
 
 def options(commands, group, head):
     """The option types of one group of commands; nothing if it has none."""
-    text = option_types({name: command for name, command in commands.items() if command["group"] == group})
+    own = {name: command for name, command in commands.items() if command["group"] == group}
+    text = option_types(own, examples.CORE)
     if not text:
         return None
-    enums = sorted({enum for enum, _ in ENUMS.values() if re.search(rf"\b{enum}\b", text)})
+    enums = words_in(text)
     kinds = [kind for kind in ("Arg", "Args") if f"{kind}<" in text]
     kinds += [kind for kind in NUMBER_TYPES if f"<{kind}>" in text]
     imports = [f"use crate::command::{{{', '.join(kinds)}}};"] if kinds else []
@@ -231,22 +233,29 @@ def options(commands, group, head):
     return head.format(group=group.replace("_", " ")) + "\n".join(imports) + "\n\n" + text
 
 
-def option_types(commands):
+def words_in(text):
+    """The enums that code names; its documentation imports for itself."""
+    code = re.sub(r"^ *///.*$", "", text, flags=re.M)
+    return sorted({enum for enum, _ in ENUMS.values() if re.search(rf"\b{enum}\b", code)})
+
+
+def option_types(commands, home):
     parts = []
     for name in sorted(commands):
         typed = Typed(name, commands[name])
         for kind, ways in typed.model.selectors.items():
             owner, what = next((known[0], text) for known, (other, text) in SELECTORS.items() if other == kind)
             if name == owner:
-                parts.append(builder(kind, what, ways, constructors=True))
+                parts.append(builder(kind, what, examples.of_selector(typed, kind, home), ways, constructors=True))
         if typed.builder():
-            parts.append(builder(typed.builder(), f"Options of `{name}`.", typed.options()))
+            example = examples.of_options(typed, typed.builder(), home)
+            parts.append(builder(typed.builder(), f"Options of `{name}`.", example, typed.options()))
     return "\n".join(parts)
 
 
-def builder(kind, what, ways, constructors=False):
+def builder(kind, what, example, ways, constructors=False):
     default = "" if constructors else ", Default"
-    parts = [f"/// {what}\n#[derive(Debug, Clone{default})]\npub struct {kind}<'a>(pub(crate) Choices<'a>);\n"]
+    parts = [f"/// {what}\n{example}#[derive(Debug, Clone{default})]\npub struct {kind}<'a>(pub(crate) Choices<'a>);\n"]
     parts.append(f"impl<'a> {kind}<'a> {{")
     if not constructors:
         parts.append("/// None yet.\n#[must_use]\npub fn new() -> Self {\n    Self::default()\n}\n")

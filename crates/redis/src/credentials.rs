@@ -63,6 +63,14 @@ pub trait CredentialProvider: Send + Sync {
 }
 
 /// A provider has no credentials. The text is the provider's, and shown: it must not hold secrets.
+///
+/// ```no_run
+/// use pilotlight_redis::config::CredentialError;
+///
+/// fn password() -> Result<String, CredentialError> {
+///     std::fs::read_to_string("/run/secrets/redis").map_err(|error| CredentialError::new(error.to_string()))
+/// }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct CredentialError(Arc<str>);

@@ -63,6 +63,20 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
 }
 
 /// What an [`Observer`] made of an operation's beginning.
+///
+/// ```no_run
+/// use std::time::Instant;
+///
+/// use pilotlight_redis::metrics::{Ongoing, Operation};
+///
+/// struct Stopwatch(Instant);
+///
+/// impl Ongoing for Stopwatch {
+///     fn ended(self: Box<Self>, operation: &Operation<'_>) {
+///         println!("{}: {:?}", operation.name, self.0.elapsed());
+///     }
+/// }
+/// ```
 pub trait Ongoing: Send {
     /// The operation has ended.
     fn ended(self: Box<Self>, operation: &Operation<'_>);
@@ -85,6 +99,21 @@ pub struct Beginning<'o> {
 }
 
 /// A command, a pipeline or a transaction that has ended. It names no arguments: they may be secrets.
+///
+/// ```no_run
+/// use pilotlight_redis::metrics::{Observer, Operation};
+///
+/// #[derive(Debug)]
+/// struct Failures;
+///
+/// impl Observer for Failures {
+///     fn ended(&self, operation: &Operation<'_>) {
+///         if let Some(error) = operation.error {
+///             eprintln!("{} failed after {} attempts: {error}", operation.name, operation.attempts);
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Operation<'o> {

@@ -30,6 +30,18 @@ use crate::spares::Spares;
 use crate::value::Frame;
 
 /// Takes frames off a read buffer, resuming at any byte.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_resp::{Decoder, Frame, Limits, Value};
+///
+/// let mut decoder = Decoder::new(Limits::default());
+/// let mut input = BytesMut::from(":1\r\n:2\r\n+OK");
+/// assert_eq!(decoder.decode(&mut input)?, Some(Frame::Reply(Value::Integer(1))));
+/// assert_eq!(decoder.decode(&mut input)?, Some(Frame::Reply(Value::Integer(2))));
+/// assert_eq!(decoder.decode(&mut input)?, None);
+/// # Ok::<(), pilotlight_resp::DecodeError>(())
+/// ```
 #[derive(Debug)]
 pub struct Decoder {
     values: ValueDecoder,

@@ -9,18 +9,39 @@ use alloc::vec::Vec;
 use crate::value::{Protocol, Value};
 
 /// Appends `*n\r\n`.
+///
+/// ```
+/// # use pilotlight_resp::encode;
+/// let mut out = Vec::new();
+/// encode::array_header(&mut out, 2);
+/// assert_eq!(out, b"*2\r\n");
+/// ```
 #[inline]
 pub fn array_header(out: &mut Vec<u8>, n: usize) {
     header(out, b'*', n);
 }
 
 /// Appends `$len\r\n`; the data and CR LF have to follow.
+///
+/// ```
+/// # use pilotlight_resp::encode;
+/// let mut out = Vec::new();
+/// encode::bulk_header(&mut out, 5);
+/// assert_eq!(out, b"$5\r\n");
+/// ```
 #[inline]
 pub fn bulk_header(out: &mut Vec<u8>, len: usize) {
     header(out, b'$', len);
 }
 
 /// Appends `data` as a bulk string.
+///
+/// ```
+/// # use pilotlight_resp::encode;
+/// let mut out = Vec::new();
+/// encode::bulk(&mut out, b"value");
+/// assert_eq!(out, b"$5\r\nvalue\r\n");
+/// ```
 #[inline]
 pub fn bulk(out: &mut Vec<u8>, data: &[u8]) {
     out.reserve(data.len() + MAX_HEADER + 2);
@@ -30,24 +51,49 @@ pub fn bulk(out: &mut Vec<u8>, data: &[u8]) {
 }
 
 /// Appends the decimal digits of `n` as a bulk string.
+///
+/// ```
+/// # use pilotlight_resp::encode;
+/// let mut out = Vec::new();
+/// encode::integer_bulk(&mut out, -12);
+/// assert_eq!(out, b"$3\r\n-12\r\n");
+/// ```
 #[inline]
 pub fn integer_bulk(out: &mut Vec<u8>, n: i64) {
     bulk(out, itoa::Buffer::new().format(n).as_bytes());
 }
 
 /// Appends the shortest text that reads back as `n` as a bulk string: `3`, `0.1`, `1e300`, `inf`, `-inf`, `nan`.
+///
+/// ```
+/// # use pilotlight_resp::encode;
+/// let mut out = Vec::new();
+/// encode::double_bulk(&mut out, 0.1);
+/// assert_eq!(out, b"$3\r\n0.1\r\n");
+/// ```
 #[inline]
 pub fn double_bulk(out: &mut Vec<u8>, n: f64) {
     bulk(out, format_double(&mut ryu::Buffer::new(), n).as_bytes());
 }
 
 /// The shortest text that reads back as `n`, as [`double_bulk`] writes it.
+///
+/// ```
+/// assert_eq!(pilotlight_resp::encode::double_text(3.0), "3");
+/// ```
 #[must_use]
 pub fn double_text(n: f64) -> String {
     format_double(&mut ryu::Buffer::new(), n).to_owned()
 }
 
 /// Appends a whole command: its name and arguments.
+///
+/// ```
+/// # use pilotlight_resp::encode;
+/// let mut out = Vec::new();
+/// encode::command(&mut out, &[b"GET", b"key"]);
+/// assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n");
+/// ```
 pub fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     array_header(out, words.len());
     for word in words {
@@ -78,6 +124,15 @@ pub fn preamble(count: usize, words: &[&str]) -> Vec<u8> {
 /// servers write the nearest one: null is `$-1`, booleans are `:1` and `:0`, doubles, big numbers and verbatim strings
 /// are bulks, sets and pushes are arrays, maps are flat arrays, attributes are left out, CR and LF in an error become
 /// spaces.
+///
+/// ```
+/// use pilotlight_resp::{Protocol, Value, encode};
+///
+/// let (mut old, mut new) = (Vec::new(), Vec::new());
+/// encode::value(&mut old, &Value::Boolean(true), Protocol::Resp2);
+/// encode::value(&mut new, &Value::Boolean(true), Protocol::Resp3);
+/// assert_eq!((&old[..], &new[..]), (&b":1\r\n"[..], &b"#t\r\n"[..]));
+/// ```
 pub fn value(out: &mut Vec<u8>, value: &Value, protocol: Protocol) {
     match protocol {
         Protocol::Resp2 => value_resp2(out, value),

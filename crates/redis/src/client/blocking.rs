@@ -69,6 +69,20 @@ use worker::Worker;
 /// See the module. Cloning it is cheap; clones share all connections. They are closed with the last clone.
 ///
 /// Its methods block: on a thread of an asynchronous runtime they hold up all its tasks.
+///
+/// ```no_run
+/// use pilotlight_redis::{Commands, Error, blocking};
+///
+/// # fn example() -> Result<(), Error> {
+/// let client = blocking::Client::connect("redis://localhost")?;
+/// let workers: Vec<_> = (0..4)
+///     .map(|_| {
+///         let client = client.clone();
+///         std::thread::spawn(move || client.incr("visits"))
+///     })
+///     .collect();
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Client {
     // In this order: the connections are given up before their runtime is.

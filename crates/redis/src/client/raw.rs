@@ -56,6 +56,18 @@ pub struct Encoded<'p> {
 }
 
 /// A connection of one's own, with replies as they come ([`RawClient::dedicated`]).
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use pilotlight_redis::raw::{RawClient, RawReply};
+/// use pilotlight_redis::{Error, Route, Slot};
+///
+/// # async fn example(client: RawClient) -> Result<(), Error> {
+/// let connection = client.dedicated(Route::Primary(Slot::of(b"jobs"))).await?;
+/// println!("connected to {}", connection.node());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct RawConnection {
     dedicated: Dedicated,

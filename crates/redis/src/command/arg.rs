@@ -90,6 +90,16 @@ impl Arg<'_> {
 
 /// What one of many arguments may be: everything that one argument may be but a byte, as a vector of bytes is one
 /// argument and no list of numbers.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let values: [&[u8]; 2] = [b"one", b"two"];
+/// client.rpush("list", values).await?;
+/// client.rpush("list", b"one value of nine bytes".to_vec()).await?;
+/// # Ok(()) }
+/// ```
 pub trait Element<'a>: Into<Arg<'a>> {}
 
 macro_rules! from_borrowed {
@@ -306,6 +316,17 @@ impl<'a, const N: usize> Element<'a> for [u8; N] {}
 
 /// One or many arguments: a single value, a tuple of them, an array, a slice, a vector or a set of them, or what an
 /// iterator yields ([`each`](super::each)).
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.del("one").await?;
+/// client.del(["one", "other"]).await?;
+/// client.del(&["one".to_owned(), "other".to_owned()]).await?;
+/// client.rpush("list", (1, "two", 3.0)).await?;
+/// # Ok(()) }
+/// ```
 pub trait Args<'a> {
     /// Gives each argument to `push`, in order.
     fn each(self, push: &mut dyn FnMut(Arg<'a>));

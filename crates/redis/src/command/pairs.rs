@@ -32,6 +32,18 @@ impl<'a, A: Into<Arg<'a>>, B: Into<Arg<'a>>, I: IntoIterator<Item = (A, B)>> Pai
 }
 
 /// Pairs of arguments (`MSET`, `HSET`, `XADD`, …): an array, a vector or a map of them.
+///
+/// ```no_run
+/// use std::collections::HashMap;
+///
+/// use pilotlight_redis::{Client, Commands, Error};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.mset(("one", 1)).await?;
+/// client.mset([("one", 1), ("two", 2)]).await?;
+/// client.hset("user:1", &HashMap::from([("name", "Ada")])).await?;
+/// # Ok(()) }
+/// ```
 pub trait Pairs<'a> {
     /// Gives each argument to `push`, first and second in turn.
     fn each_pair(self, push: &mut dyn FnMut(Arg<'a>));
@@ -97,6 +109,14 @@ pairs_borrowed! {
 }
 
 /// Triples of arguments (`GEOADD`): one, an array, a slice or a vector of them, or what an iterator yields ([`each`]).
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.geoadd("towns", [(13.361, 38.115, "Palermo"), (15.087, 37.502, "Catania")]).await?;
+/// # Ok(()) }
+/// ```
 pub trait Triples<'a> {
     /// Gives each argument to `push`, in order.
     fn each_triple(self, push: &mut dyn FnMut(Arg<'a>));

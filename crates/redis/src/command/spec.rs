@@ -28,6 +28,14 @@ pub struct CommandSpec {
 }
 
 /// A set of [`CommandSpec`] properties.
+///
+/// ```
+/// use pilotlight_redis::command::Flags;
+/// use pilotlight_redis::commands::spec;
+///
+/// assert!(spec::GET.flags.has(Flags::READONLY));
+/// assert!(!spec::SET.flags.has(Flags::READONLY));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flags(pub u16);
 

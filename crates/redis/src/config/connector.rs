@@ -32,6 +32,15 @@ pub trait Connector: Send + Sync {
 }
 
 /// A stream of bytes, both ways. Every type with the bounds is one.
+///
+/// ```no_run
+/// use pilotlight_redis::config::ByteStream;
+/// use tokio::net::UnixStream;
+///
+/// async fn through(path: &str) -> std::io::Result<Box<dyn ByteStream>> {
+///     Ok(Box::new(UnixStream::connect(path).await?))
+/// }
+/// ```
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for T {}

@@ -6,6 +6,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Why there is no connection: the text, and the [error behind it](Reason::cause), if it was one error.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands};
+///
+/// # async fn example(client: Client) {
+/// if let Err(error) = client.get("name").await {
+///     if let Some(reason) = error.reason() {
+///         eprintln!("not answered, as {reason}");
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Reason {
     text: Arc<str>,

@@ -48,6 +48,16 @@ struct Histogram {
 }
 
 /// The histogram of one combination of attributes, since the beginning.
+///
+/// ```no_run
+/// use pilotlight_redis::metrics::Durations;
+///
+/// fn print(durations: &Durations) {
+///     for series in durations.snapshot() {
+///         println!("{:?}: {} operations in {:?}", series.attributes, series.count(), series.sum);
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct DurationSeries {
     /// By the conventions' names.

@@ -15,6 +15,16 @@ const MIN_COUNTED_BYTES: usize = 16 * 1024;
 ///
 /// What would exceed it is dropped as soon as it is read, and its command gets an error instead, as if the server had
 /// said it: the command was run.
+///
+/// ```no_run
+/// use pilotlight_redis::raw::{RawClient, ReplyBudget};
+/// use pilotlight_redis::{Config, Error};
+///
+/// # fn example(config: Config) -> Result<(), Error> {
+/// let budget = ReplyBudget::new(64 << 20, "ERR the proxy has no memory left for large replies");
+/// let client = RawClient::within(config, budget)?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct ReplyBudget {
     used: AtomicUsize,

@@ -7,6 +7,25 @@ use crate::error::{ReplyError, ServerError};
 
 /// A type that a reply can be read as. An error reply is never a value, except for [`Value`] and
 /// `Result<T, ServerError>`.
+///
+/// ```no_run
+/// use std::collections::HashMap;
+///
+/// use pilotlight_redis::{Client, Commands, Error, FromReply, ReplyError, Value};
+///
+/// struct Celsius(f64);
+///
+/// impl FromReply for Celsius {
+///     fn from_reply(value: Value) -> Result<Self, ReplyError> {
+///         f64::from_reply(value).map(Self)
+///     }
+/// }
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let coldest = client.get("coldest").read_as::<Option<Celsius>>().await?;
+/// let fields = client.hgetall("user:1").read_as::<HashMap<String, String>>().await?;
+/// # Ok(()) }
+/// ```
 pub trait FromReply: Sized {
     /// Reads the reply.
     ///

@@ -5,6 +5,22 @@ use crate::error::ReplyError;
 use pilotlight_resp::Value;
 
 /// One step of a scan.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let mut cursor = 0;
+/// loop {
+///     let step = client.sscan("tags", cursor).await?;
+///     println!("{} members", step.items.len());
+///     if step.is_complete() {
+///         break;
+///     }
+///     cursor = step.cursor;
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanReply<T> {
     /// Where to go on; 0: the scan is complete.

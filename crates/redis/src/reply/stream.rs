@@ -11,6 +11,16 @@ use pilotlight_resp::Value;
 pub type StreamEntries = (Bytes, Vec<StreamEntry>);
 
 /// An entry of a stream.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// for entry in client.xrange("orders", "-", "+").await? {
+///     println!("{:?}: {:?}", entry.id, entry.get("order"));
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamEntry {
     /// `milliseconds-sequence`.

@@ -13,6 +13,16 @@ use crate::error::Error;
 use crate::reply::FromReply;
 
 /// Calls with options: those of [`blocking::Client`](super::Client), and these.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use pilotlight_redis::{Commands, Error, blocking};
+///
+/// # fn example(client: &blocking::Client) -> Result<(), Error> {
+/// client.timeout(Duration::from_millis(50)).incr("visits")?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "options are for a command"]
 pub struct Calls<'a> {

@@ -32,6 +32,17 @@ use crate::reply::FromReply;
 
 /// What the asynchronous client makes, waited for on the calling thread. It has the methods of the same that do not
 /// wait, and those here, which block.
+///
+/// ```no_run
+/// use pilotlight_redis::{Commands, Error, blocking};
+///
+/// # fn example(client: &blocking::Client) -> Result<(), Error> {
+/// let mut pipeline = client.pipeline();
+/// let (visits, name) = (pipeline.incr("visits"), pipeline.get("name"));
+/// let mut replies = pipeline.run()?;
+/// println!("{} {:?}", replies.take(visits)?, replies.take(name)?);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is sent by it alone"]
 pub struct Blocking<T> {

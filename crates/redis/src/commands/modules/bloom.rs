@@ -11,6 +11,16 @@ use crate::reply::Facts;
 
 /// Bloom and cuckoo filters, count-min sketches, top-k lists and t-digests. The server needs the module
 /// RedisBloom (a part of Redis Stack and Redis 8), or for Bloom filters valkey-bloom.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::BloomCommands;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.bf_add("seen", "page").await?;
+/// let was_seen = client.bf_exists("seen", "page").await?;
+/// # Ok(()) }
+/// ```
 pub trait BloomCommands<'a>: Commands<'a> {
     /// Adds an item to a Bloom filter, which is made if there is none. Whether it is new.
     ///
@@ -521,6 +531,15 @@ pub trait BloomCommands<'a>: Commands<'a> {
 impl<'a, T: Commands<'a>> BloomCommands<'a> for T {}
 
 /// Options of `BF.INSERT`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{BfInsertOptions, BloomCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.bf_insert_with("key", ["a", "b"], BfInsertOptions::new().capacity(10).error(0.01)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct BfInsertOptions<'a>(pub(crate) Choices<'a>);
 
@@ -563,6 +582,15 @@ impl<'a> BfInsertOptions<'a> {
 }
 
 /// Options of `BF.RESERVE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{BfReserveOptions, BloomCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.bf_reserve_with("key", 0.01, 10, BfReserveOptions::new().expansion(10).nonscaling()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct BfReserveOptions<'a>(pub(crate) Choices<'a>);
 
@@ -587,6 +615,15 @@ impl<'a> BfReserveOptions<'a> {
 }
 
 /// Options of `CF.INSERT`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{BloomCommands, CfInsertOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.cf_insert_with("key", ["a", "b"], CfInsertOptions::new().capacity(10).nocreate()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct CfInsertOptions<'a>(pub(crate) Choices<'a>);
 
@@ -611,6 +648,15 @@ impl<'a> CfInsertOptions<'a> {
 }
 
 /// Options of `CF.INSERTNX`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{BloomCommands, CfInsertnxOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.cf_insertnx_with("key", ["a", "b"], CfInsertnxOptions::new().capacity(10).nocreate()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct CfInsertnxOptions<'a>(pub(crate) Choices<'a>);
 
@@ -635,6 +681,15 @@ impl<'a> CfInsertnxOptions<'a> {
 }
 
 /// Options of `CF.RESERVE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{BloomCommands, CfReserveOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.cf_reserve_with("key", 10, CfReserveOptions::new().bucketsize(10).maxiterations(10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct CfReserveOptions<'a>(pub(crate) Choices<'a>);
 
@@ -665,6 +720,16 @@ impl<'a> CfReserveOptions<'a> {
 }
 
 /// Options of `TDIGEST.MERGE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{BloomCommands, TdigestMergeOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = TdigestMergeOptions::new().compression(10).overriding();
+/// client.tdigest_merge_with("destination", ["a", "b"], options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TdigestMergeOptions<'a>(pub(crate) Choices<'a>);
 

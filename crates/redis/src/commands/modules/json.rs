@@ -10,6 +10,16 @@ use crate::commands::{Commands, spec};
 use crate::reply::Value;
 
 /// JSON documents. The server needs the module RedisJSON (a part of Redis Stack and Redis 8) or valkey-json.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::JsonCommands;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.json_set("user:1", "$", r#"{"born":1815}"#).await?;
+/// client.json_numincrby("user:1", "$.born", 1).await?;
+/// # Ok(()) }
+/// ```
 pub trait JsonCommands<'a>: Commands<'a> {
     /// Appends values to arrays. Answers the new lengths; none for what is no array.
     ///
@@ -367,6 +377,16 @@ pub trait JsonCommands<'a>: Commands<'a> {
 impl<'a, T: Commands<'a>> JsonCommands<'a> for T {}
 
 /// Options of `JSON.GET`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{JsonCommands, JsonGetOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = JsonGetOptions::new().indent("indent").newline("newline");
+/// client.json_get_with("key", ["$.name", "$.born"], options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct JsonGetOptions<'a>(pub(crate) Choices<'a>);
 
@@ -397,6 +417,15 @@ impl<'a> JsonGetOptions<'a> {
 }
 
 /// Options of `JSON.SET`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{JsonCommands, JsonSetOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.json_set_with("key", "$", "value", JsonSetOptions::new().nx()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct JsonSetOptions<'a>(pub(crate) Choices<'a>);
 

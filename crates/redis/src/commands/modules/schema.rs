@@ -114,6 +114,12 @@ impl<'a> Args<'a> for Schema<'a> {
 }
 
 /// Options of a field of text.
+///
+/// ```
+/// use pilotlight_redis::commands::modules::{Schema, TextField};
+///
+/// let schema = Schema::new().text("title", TextField::new().sortable());
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TextField<'a>(Vec<Arg<'a>>);
 
@@ -154,6 +160,12 @@ impl<'a> TextField<'a> {
 }
 
 /// Options of a field of tags.
+///
+/// ```
+/// use pilotlight_redis::commands::modules::{Schema, TagField};
+///
+/// let schema = Schema::new().tag("colours", TagField::new());
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TagField<'a>(Vec<Arg<'a>>);
 
@@ -187,6 +199,12 @@ impl TagField<'_> {
 }
 
 /// Options of a field of vectors.
+///
+/// ```
+/// use pilotlight_redis::commands::modules::{Schema, VectorField};
+///
+/// let schema = Schema::new().vector("embedding", VectorField::hnsw("FLOAT32", 384, "COSINE"));
+/// ```
 #[derive(Debug, Clone)]
 pub struct VectorField<'a> {
     algorithm: &'static str,

@@ -15,6 +15,16 @@ use crate::reply::{Facts, Value};
 
 /// Search and indexes of hashes and JSON documents. The server needs the module RediSearch (a part of Redis Stack
 /// and Redis 8) or valkey-search.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::SearchCommands;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let found = client.ft_search("users", "ada").await?;
+/// println!("{} documents", found.documents.len());
+/// # Ok(()) }
+/// ```
 pub trait SearchCommands<'a>: Commands<'a> {
     /// Runs a query and passes what it finds through steps, which run in the order in which they are given. A cursor
     /// belongs to the node that made it: in a cluster, read it there (`call.on(route)`).
@@ -369,6 +379,15 @@ pub trait SearchCommands<'a>: Commands<'a> {
 impl<'a, T: Commands<'a>> SearchCommands<'a> for T {}
 
 /// Options of `FT.AGGREGATE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{FtAggregateOptions, SearchCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ft_aggregate_with("index", "ada", FtAggregateOptions::new().verbatim().addscores()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FtAggregateOptions<'a>(pub(crate) Choices<'a>);
 
@@ -495,6 +514,17 @@ impl<'a> FtAggregateOptions<'a> {
 }
 
 /// Options of `FT.CREATE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{FtCreateOptions, Schema, SearchCommands, TextField};
+/// use pilotlight_redis::commands::words::IndexOn;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = FtCreateOptions::new().on(IndexOn::Hash).prefix("user:");
+/// client.ft_create_with("index", Schema::new().text("title", TextField::new()), options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FtCreateOptions<'a>(pub(crate) Choices<'a>);
 
@@ -603,6 +633,15 @@ impl<'a> FtCreateOptions<'a> {
 }
 
 /// Options of `FT.SEARCH`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{FtSearchOptions, SearchCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ft_search_with("index", "ada", FtSearchOptions::new().nocontent().verbatim()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FtSearchOptions<'a>(pub(crate) Choices<'a>);
 
@@ -786,6 +825,16 @@ impl<'a> FtSearchOptions<'a> {
 }
 
 /// Options of `FT.SPELLCHECK`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{FtSpellcheckOptions, SearchCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = FtSpellcheckOptions::new().distance(10).include("dictionary");
+/// client.ft_spellcheck_with("index", "ada", options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FtSpellcheckOptions<'a>(pub(crate) Choices<'a>);
 
@@ -822,6 +871,15 @@ impl<'a> FtSpellcheckOptions<'a> {
 }
 
 /// Options of `FT.SUGADD`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{FtSugaddOptions, SearchCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ft_sugadd_with("key", "text", 0.5, FtSugaddOptions::new().incr().payload("payload")).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FtSugaddOptions<'a>(pub(crate) Choices<'a>);
 
@@ -846,6 +904,15 @@ impl<'a> FtSugaddOptions<'a> {
 }
 
 /// Options of `FT.SUGGET`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{FtSuggetOptions, SearchCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ft_sugget_with("key", "prefix", FtSuggetOptions::new().fuzzy().withpayloads()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FtSuggetOptions<'a>(pub(crate) Choices<'a>);
 

@@ -12,6 +12,16 @@ use crate::commands::{Commands, spec};
 use crate::reply::Facts;
 
 /// Time series. The server needs the module RedisTimeSeries (a part of Redis Stack and Redis 8).
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::TimeSeriesCommands;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ts_add("room:1", "*", 20.5).await?;
+/// let samples = client.ts_range("room:1", "-", "+").await?;
+/// # Ok(()) }
+/// ```
 pub trait TimeSeriesCommands<'a>: Commands<'a> {
     /// Adds a sample, and the series if there is none. `timestamp`: Unix time in milliseconds, or `×` for the
     /// server's. Answers the timestamp.
@@ -345,6 +355,17 @@ pub trait TimeSeriesCommands<'a>: Commands<'a> {
 impl<'a, T: Commands<'a>> TimeSeriesCommands<'a> for T {}
 
 /// Options of `TS.ADD`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsAddOptions};
+/// use pilotlight_redis::commands::words::SeriesEncoding;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = TsAddOptions::new().retention(500).encoding(SeriesEncoding::Compressed);
+/// client.ts_add_with("key", "*", 0.5, options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsAddOptions<'a>(pub(crate) Choices<'a>);
 
@@ -405,6 +426,15 @@ impl<'a> TsAddOptions<'a> {
 }
 
 /// Options of `TS.ALTER`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsAlterOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ts_alter_with("key", TsAlterOptions::new().retention(500).chunk_size(10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsAlterOptions<'a>(pub(crate) Choices<'a>);
 
@@ -453,6 +483,17 @@ impl<'a> TsAlterOptions<'a> {
 }
 
 /// Options of `TS.CREATE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsCreateOptions};
+/// use pilotlight_redis::commands::words::SeriesEncoding;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = TsCreateOptions::new().retention(500).encoding(SeriesEncoding::Compressed);
+/// client.ts_create_with("key", options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsCreateOptions<'a>(pub(crate) Choices<'a>);
 
@@ -507,6 +548,15 @@ impl<'a> TsCreateOptions<'a> {
 }
 
 /// Options of `TS.DECRBY`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsDecrbyOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ts_decrby_with("key", 0.5, TsDecrbyOptions::new().timestamp("*").retention(500)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsDecrbyOptions<'a>(pub(crate) Choices<'a>);
 
@@ -567,6 +617,15 @@ impl<'a> TsDecrbyOptions<'a> {
 }
 
 /// Options of `TS.INCRBY`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsIncrbyOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ts_incrby_with("key", 0.5, TsIncrbyOptions::new().timestamp("*").retention(500)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsIncrbyOptions<'a>(pub(crate) Choices<'a>);
 
@@ -627,6 +686,15 @@ impl<'a> TsIncrbyOptions<'a> {
 }
 
 /// Options of `TS.MGET`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsMgetOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ts_mget_with(["city=Paris"], TsMgetOptions::new().latest().withlabels()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsMgetOptions<'a>(pub(crate) Choices<'a>);
 
@@ -657,6 +725,16 @@ impl<'a> TsMgetOptions<'a> {
 }
 
 /// Options of `TS.MRANGE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsMrangeOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = TsMrangeOptions::new().latest().filter_by_ts([1_000, 2_000]);
+/// client.ts_mrange_with("-", "+", ["city=Paris"], options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsMrangeOptions<'a>(pub(crate) Choices<'a>);
 
@@ -741,6 +819,16 @@ impl<'a> TsMrangeOptions<'a> {
 }
 
 /// Options of `TS.MREVRANGE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsMrevrangeOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = TsMrevrangeOptions::new().latest().filter_by_ts([1_000, 2_000]);
+/// client.ts_mrevrange_with("-", "+", ["city=Paris"], options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsMrevrangeOptions<'a>(pub(crate) Choices<'a>);
 
@@ -825,6 +913,15 @@ impl<'a> TsMrevrangeOptions<'a> {
 }
 
 /// Options of `TS.RANGE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsRangeOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.ts_range_with("key", "-", "+", TsRangeOptions::new().latest().filter_by_ts([1_000, 2_000])).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsRangeOptions<'a>(pub(crate) Choices<'a>);
 
@@ -891,6 +988,16 @@ impl<'a> TsRangeOptions<'a> {
 }
 
 /// Options of `TS.REVRANGE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsRevrangeOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = TsRevrangeOptions::new().latest().filter_by_ts([1_000, 2_000]);
+/// client.ts_revrange_with("key", "-", "+", options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TsRevrangeOptions<'a>(pub(crate) Choices<'a>);
 

@@ -11,6 +11,16 @@ use crate::commands::{Commands, spec};
 use crate::reply::{Facts, Value};
 
 /// Vector sets. The server needs Redis 8 or newer.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{VectorQuery, VectorSetCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let size = client.vcard("words").await?;
+/// let near = client.vsim("words", VectorQuery::element("cat")).await?;
+/// # Ok(()) }
+/// ```
 pub trait VectorSetCommands<'a>: Commands<'a> {
     /// Adds an element with its vector. Whether it is new.
     ///
@@ -238,6 +248,15 @@ pub trait VectorSetCommands<'a>: Commands<'a> {
 impl<'a, T: Commands<'a>> VectorSetCommands<'a> for T {}
 
 /// A vector: its numbers, or their bytes (little-endian, four each).
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{Vector, VectorSetCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.vadd("key", Vector::fp32("blob"), "element").await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Vector<'a>(pub(crate) Choices<'a>);
 
@@ -256,6 +275,15 @@ impl<'a> Vector<'a> {
 }
 
 /// Options of `VADD`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{VaddOptions, Vector, VectorSetCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.vadd_with("key", Vector::fp32("blob"), "element", VaddOptions::new().reduce(10).cas()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct VaddOptions<'a>(pub(crate) Choices<'a>);
 
@@ -316,6 +344,15 @@ impl<'a> VaddOptions<'a> {
 }
 
 /// What is searched: an element, or a vector.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{VectorQuery, VectorSetCommands};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.vsim("key", VectorQuery::element("element")).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct VectorQuery<'a>(pub(crate) Choices<'a>);
 
@@ -340,6 +377,15 @@ impl<'a> VectorQuery<'a> {
 }
 
 /// Options of `VSIM`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Error};
+/// use pilotlight_redis::commands::modules::{VectorQuery, VectorSetCommands, VsimOptions};
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.vsim_with("key", VectorQuery::element("element"), VsimOptions::new().count(10).epsilon(0.01)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct VsimOptions<'a>(pub(crate) Choices<'a>);
 

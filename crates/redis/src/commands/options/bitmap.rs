@@ -7,6 +7,15 @@ use crate::commands::choices::Choices;
 use crate::commands::words::Overflow;
 
 /// Options of `BITCOUNT`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::BitcountOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.bitcount_with("key", BitcountOptions::new().start(0)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct BitcountOptions<'a>(pub(crate) Choices<'a>);
 
@@ -43,6 +52,16 @@ impl<'a> BitcountOptions<'a> {
 }
 
 /// Options of `BITFIELD`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::BitfieldOptions;
+/// use pilotlight_redis::commands::words::Overflow;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.bitfield("key", BitfieldOptions::new().get("u8", "0").overflow(Overflow::Wrap)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct BitfieldOptions<'a>(pub(crate) Choices<'a>);
 
@@ -84,6 +103,15 @@ impl<'a> BitfieldOptions<'a> {
 }
 
 /// Options of `BITFIELD_RO`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::BitfieldRoOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.bitfield_ro("key", BitfieldRoOptions::new().get("u8", "0")).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct BitfieldRoOptions<'a>(pub(crate) Choices<'a>);
 
@@ -102,6 +130,15 @@ impl<'a> BitfieldRoOptions<'a> {
 }
 
 /// Options of `BITPOS`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::BitposOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.bitpos_with("key", 1, BitposOptions::new().start(0)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct BitposOptions<'a>(pub(crate) Choices<'a>);
 

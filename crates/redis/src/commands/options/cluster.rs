@@ -6,6 +6,15 @@ use crate::command::{Arg, Integer};
 use crate::commands::choices::Choices;
 
 /// What becomes of a slot.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::SlotState;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.cluster_setslot(7000, SlotState::importing("node")).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct SlotState<'a>(pub(crate) Choices<'a>);
 
@@ -36,6 +45,15 @@ impl<'a> SlotState<'a> {
 }
 
 /// Which slots to report.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::SlotStatsFilter;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.cluster_slot_stats(SlotStatsFilter::slotsrange(0, 100)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct SlotStatsFilter<'a>(pub(crate) Choices<'a>);
 
@@ -72,6 +90,15 @@ impl<'a> SlotStatsFilter<'a> {
 }
 
 /// Options of `CLUSTERSCAN`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ClusterscanOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.clusterscan_with("0", ClusterscanOptions::new().matching("user:*").count(10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ClusterscanOptions<'a>(pub(crate) Choices<'a>);
 

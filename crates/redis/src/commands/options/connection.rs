@@ -7,6 +7,16 @@ use crate::commands::choices::Choices;
 use crate::commands::words::{ClientType, Decision};
 
 /// Options of `CLIENT KILL`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ClientKillOptions;
+/// use pilotlight_redis::commands::words::ClientType;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.client_kill(ClientKillOptions::new().id([3, 4]).client_type(ClientType::Normal)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ClientKillOptions<'a>(pub(crate) Choices<'a>);
 
@@ -181,6 +191,16 @@ impl<'a> ClientKillOptions<'a> {
 }
 
 /// Options of `CLIENT LIST`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ClientListOptions;
+/// use pilotlight_redis::commands::words::ClientType;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.client_list_with(ClientListOptions::new().client_type(ClientType::Normal).id([3, 4])).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ClientListOptions<'a>(pub(crate) Choices<'a>);
 

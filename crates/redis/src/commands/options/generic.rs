@@ -6,6 +6,15 @@ use crate::command::{Arg, Args, Integer, Seconds};
 use crate::commands::choices::Choices;
 
 /// Options of `COPY`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::CopyOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.copy_with("source", "destination", CopyOptions::new().db(10).replace()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct CopyOptions<'a>(pub(crate) Choices<'a>);
 
@@ -30,6 +39,15 @@ impl<'a> CopyOptions<'a> {
 }
 
 /// Options of `MIGRATE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::MigrateOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.migrate_with("host", 6379, "key", 10, 1_000, MigrateOptions::new().copy().replace()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct MigrateOptions<'a>(pub(crate) Choices<'a>);
 
@@ -72,6 +90,15 @@ impl<'a> MigrateOptions<'a> {
 }
 
 /// Options of `RESTORE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::RestoreOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.restore_with("key", 0, "serialized_value", RestoreOptions::new().replace().absttl()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct RestoreOptions<'a>(pub(crate) Choices<'a>);
 
@@ -108,6 +135,15 @@ impl<'a> RestoreOptions<'a> {
 }
 
 /// Options of `SCAN`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ScanOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.scan_with(0, ScanOptions::new().matching("user:*").count(10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ScanOptions<'a>(pub(crate) Choices<'a>);
 
@@ -138,6 +174,15 @@ impl<'a> ScanOptions<'a> {
 }
 
 /// Options of `SORT`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::SortOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.sort_with("key", SortOptions::new().by("weight:*").limit(0, 10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct SortOptions<'a>(pub(crate) Choices<'a>);
 
@@ -186,6 +231,15 @@ impl<'a> SortOptions<'a> {
 }
 
 /// Options of `SORT_RO`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::SortRoOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.sort_ro_with("key", SortRoOptions::new().by("weight:*").limit(0, 10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct SortRoOptions<'a>(pub(crate) Choices<'a>);
 

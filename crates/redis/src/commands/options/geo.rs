@@ -7,6 +7,15 @@ use crate::commands::choices::Choices;
 use crate::commands::words::GeoUnit;
 
 /// Options of `GEOADD`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::GeoaddOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.geoadd_with("key", [(13.36, 38.11, "Palermo")], GeoaddOptions::new().nx().ch()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct GeoaddOptions<'a>(pub(crate) Choices<'a>);
 
@@ -37,6 +46,17 @@ impl<'a> GeoaddOptions<'a> {
 }
 
 /// Options of `GEORADIUS`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::GeoradiusOptions;
+/// use pilotlight_redis::commands::words::GeoUnit;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = GeoradiusOptions::new().withcoord().withdist();
+/// client.georadius_with("key", 13.36, 38.11, 100, GeoUnit::Metres, options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct GeoradiusOptions<'a>(pub(crate) Choices<'a>);
 
@@ -91,6 +111,17 @@ impl<'a> GeoradiusOptions<'a> {
 }
 
 /// Options of `GEORADIUSBYMEMBER`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::GeoradiusbymemberOptions;
+/// use pilotlight_redis::commands::words::GeoUnit;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = GeoradiusbymemberOptions::new().withcoord().withdist();
+/// client.georadiusbymember_with("key", "member", 100, GeoUnit::Metres, options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct GeoradiusbymemberOptions<'a>(pub(crate) Choices<'a>);
 
@@ -145,6 +176,17 @@ impl<'a> GeoradiusbymemberOptions<'a> {
 }
 
 /// Options of `GEORADIUSBYMEMBER_RO`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::GeoradiusbymemberRoOptions;
+/// use pilotlight_redis::commands::words::GeoUnit;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = GeoradiusbymemberRoOptions::new().withcoord().withdist();
+/// client.georadiusbymember_ro_with("key", "member", 100, GeoUnit::Metres, options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct GeoradiusbymemberRoOptions<'a>(pub(crate) Choices<'a>);
 
@@ -199,6 +241,17 @@ impl<'a> GeoradiusbymemberRoOptions<'a> {
 }
 
 /// Options of `GEORADIUS_RO`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::GeoradiusRoOptions;
+/// use pilotlight_redis::commands::words::GeoUnit;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = GeoradiusRoOptions::new().withcoord().withdist();
+/// client.georadius_ro_with("key", 13.36, 38.11, 100, GeoUnit::Metres, options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct GeoradiusRoOptions<'a>(pub(crate) Choices<'a>);
 
@@ -253,6 +306,16 @@ impl<'a> GeoradiusRoOptions<'a> {
 }
 
 /// The centre of a search.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::{GeoArea, GeoOrigin};
+/// use pilotlight_redis::commands::words::GeoUnit;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.geosearch("key", GeoOrigin::member("member"), GeoArea::radius(100, GeoUnit::Metres)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct GeoOrigin<'a>(pub(crate) Choices<'a>);
 
@@ -271,6 +334,16 @@ impl<'a> GeoOrigin<'a> {
 }
 
 /// The area of a search.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::{GeoArea, GeoOrigin};
+/// use pilotlight_redis::commands::words::GeoUnit;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.geosearch("key", GeoOrigin::member("member"), GeoArea::radius(100, GeoUnit::Metres)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct GeoArea<'a>(pub(crate) Choices<'a>);
 
@@ -289,6 +362,22 @@ impl<'a> GeoArea<'a> {
 }
 
 /// Options of `GEOSEARCH`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::{GeoArea, GeoOrigin, GeosearchOptions};
+/// use pilotlight_redis::commands::words::GeoUnit;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = GeosearchOptions::new().asc().count(10);
+/// client.geosearch_with(
+///     "key",
+///     GeoOrigin::member("member"),
+///     GeoArea::radius(100, GeoUnit::Metres),
+///     options,
+/// ).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct GeosearchOptions<'a>(pub(crate) Choices<'a>);
 
@@ -343,6 +432,23 @@ impl<'a> GeosearchOptions<'a> {
 }
 
 /// Options of `GEOSEARCHSTORE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::{GeoArea, GeoOrigin, GeosearchstoreOptions};
+/// use pilotlight_redis::commands::words::GeoUnit;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = GeosearchstoreOptions::new().asc().count(10);
+/// client.geosearchstore_with(
+///     "destination",
+///     "source",
+///     GeoOrigin::member("member"),
+///     GeoArea::radius(100, GeoUnit::Metres),
+///     options,
+/// ).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct GeosearchstoreOptions<'a>(pub(crate) Choices<'a>);
 

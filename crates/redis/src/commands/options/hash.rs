@@ -6,6 +6,15 @@ use crate::command::{Arg, Integer, Milliseconds, Seconds, UnixMilliseconds, Unix
 use crate::commands::choices::Choices;
 
 /// Options of `HGETEX`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::HgetexOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.hgetex_with("key", ["a", "b"], HgetexOptions::new().ex(60)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct HgetexOptions<'a>(pub(crate) Choices<'a>);
 
@@ -48,6 +57,15 @@ impl<'a> HgetexOptions<'a> {
 }
 
 /// Options of `HSCAN`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::HscanOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.hscan_with("key", 0, HscanOptions::new().matching("user:*").count(10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct HscanOptions<'a>(pub(crate) Choices<'a>);
 
@@ -72,6 +90,15 @@ impl<'a> HscanOptions<'a> {
 }
 
 /// Options of `HSETEX`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::HsetexOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.hsetex_with("key", [("field", "value")], HsetexOptions::new().fnx().ex(60)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct HsetexOptions<'a>(pub(crate) Choices<'a>);
 

@@ -6,6 +6,15 @@ use crate::command::Integer;
 use crate::commands::choices::Choices;
 
 /// Options of `LPOS`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::LposOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.lpos_with("key", "element", LposOptions::new().rank(10).maxlen(10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct LposOptions<'a>(pub(crate) Choices<'a>);
 

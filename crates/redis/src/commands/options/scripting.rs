@@ -6,6 +6,15 @@ use crate::command::Arg;
 use crate::commands::choices::Choices;
 
 /// Options of `FUNCTION LIST`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::FunctionListOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.function_list_with(FunctionListOptions::new().libraryname("library_name_pattern").withcode()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FunctionListOptions<'a>(pub(crate) Choices<'a>);
 

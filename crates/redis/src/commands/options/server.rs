@@ -6,6 +6,15 @@ use crate::command::{Arg, Args, Milliseconds};
 use crate::commands::choices::Choices;
 
 /// Options of `COMMAND LIST`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::CommandListOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.command_list_with(CommandListOptions::new().module("module_name")).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct CommandListOptions<'a>(pub(crate) Choices<'a>);
 
@@ -36,6 +45,15 @@ impl<'a> CommandListOptions<'a> {
 }
 
 /// Options of `FAILOVER`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::FailoverOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.failover_with(FailoverOptions::new().to("host", 6379).abort()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FailoverOptions<'a>(pub(crate) Choices<'a>);
 
@@ -72,6 +90,16 @@ impl<'a> FailoverOptions<'a> {
 }
 
 /// Options of `MODULE LOADEX`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ModuleLoadexOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = ModuleLoadexOptions::new().config("name", "value").args(["a", "b"]);
+/// client.module_loadex_with("/usr/lib/module.so", options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ModuleLoadexOptions<'a>(pub(crate) Choices<'a>);
 
@@ -96,6 +124,15 @@ impl<'a> ModuleLoadexOptions<'a> {
 }
 
 /// Options of `SHUTDOWN`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ShutdownOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.shutdown_with(ShutdownOptions::new().nosave().now()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ShutdownOptions<'a>(pub(crate) Choices<'a>);
 

@@ -6,6 +6,15 @@ use crate::command::{Arg, Integer};
 use crate::commands::choices::Choices;
 
 /// Options of `SSCAN`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::SscanOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.sscan_with("key", 0, SscanOptions::new().matching("user:*").count(10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct SscanOptions<'a>(pub(crate) Choices<'a>);
 

@@ -7,6 +7,15 @@ use crate::commands::choices::Choices;
 use crate::commands::words::Aggregate;
 
 /// Options of `ZADD`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZaddOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.zadd_with("key", [(1, "one")], ZaddOptions::new().nx().gt()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZaddOptions<'a>(pub(crate) Choices<'a>);
 
@@ -49,6 +58,16 @@ impl<'a> ZaddOptions<'a> {
 }
 
 /// Options of `ZINTER`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZinterOptions;
+/// use pilotlight_redis::commands::words::Aggregate;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.zinter_with(["a", "b"], ZinterOptions::new().weights([1, 2]).aggregate(Aggregate::Sum)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZinterOptions<'a>(pub(crate) Choices<'a>);
 
@@ -73,6 +92,17 @@ impl<'a> ZinterOptions<'a> {
 }
 
 /// Options of `ZINTERSTORE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZinterstoreOptions;
+/// use pilotlight_redis::commands::words::Aggregate;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = ZinterstoreOptions::new().weights([1, 2]).aggregate(Aggregate::Sum);
+/// client.zinterstore_with("destination", ["a", "b"], options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZinterstoreOptions<'a>(pub(crate) Choices<'a>);
 
@@ -97,6 +127,15 @@ impl<'a> ZinterstoreOptions<'a> {
 }
 
 /// Options of `ZRANGE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZrangeOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.zrange_with("key", "0", "100", ZrangeOptions::new().byscore().rev()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZrangeOptions<'a>(pub(crate) Choices<'a>);
 
@@ -133,6 +172,15 @@ impl<'a> ZrangeOptions<'a> {
 }
 
 /// Options of `ZRANGEBYSCORE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZrangebyscoreOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.zrangebyscore_with("key", "0", "100", ZrangebyscoreOptions::new().limit(0, 10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZrangebyscoreOptions<'a>(pub(crate) Choices<'a>);
 
@@ -151,6 +199,15 @@ impl<'a> ZrangebyscoreOptions<'a> {
 }
 
 /// Options of `ZRANGESTORE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZrangestoreOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.zrangestore_with("dst", "src", "0", "100", ZrangestoreOptions::new().byscore().rev()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZrangestoreOptions<'a>(pub(crate) Choices<'a>);
 
@@ -187,6 +244,15 @@ impl<'a> ZrangestoreOptions<'a> {
 }
 
 /// Options of `ZREVRANGEBYSCORE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZrevrangebyscoreOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.zrevrangebyscore_with("key", "100", "0", ZrevrangebyscoreOptions::new().limit(0, 10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZrevrangebyscoreOptions<'a>(pub(crate) Choices<'a>);
 
@@ -205,6 +271,15 @@ impl<'a> ZrevrangebyscoreOptions<'a> {
 }
 
 /// Options of `ZSCAN`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZscanOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.zscan_with("key", 0, ZscanOptions::new().matching("user:*").count(10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZscanOptions<'a>(pub(crate) Choices<'a>);
 
@@ -229,6 +304,16 @@ impl<'a> ZscanOptions<'a> {
 }
 
 /// Options of `ZUNION`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZunionOptions;
+/// use pilotlight_redis::commands::words::Aggregate;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.zunion_with(["a", "b"], ZunionOptions::new().weights([1, 2]).aggregate(Aggregate::Sum)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZunionOptions<'a>(pub(crate) Choices<'a>);
 
@@ -253,6 +338,17 @@ impl<'a> ZunionOptions<'a> {
 }
 
 /// Options of `ZUNIONSTORE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::ZunionstoreOptions;
+/// use pilotlight_redis::commands::words::Aggregate;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = ZunionstoreOptions::new().weights([1, 2]).aggregate(Aggregate::Sum);
+/// client.zunionstore_with("destination", ["a", "b"], options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ZunionstoreOptions<'a>(pub(crate) Choices<'a>);
 

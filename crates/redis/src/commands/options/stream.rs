@@ -6,6 +6,15 @@ use crate::command::{Arg, IdleMilliseconds, Integer, Milliseconds, UnixMilliseco
 use crate::commands::choices::Choices;
 
 /// Options of `XADD`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XaddOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.xadd_with("key", "*", [("field", "value")], XaddOptions::new().nomkstream().keepref()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XaddOptions<'a>(pub(crate) Choices<'a>);
 
@@ -72,6 +81,16 @@ impl<'a> XaddOptions<'a> {
 }
 
 /// Options of `XAUTOCLAIM`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XautoclaimOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = XautoclaimOptions::new().count(10);
+/// client.xautoclaim_with("key", "workers", "worker-1", 60_000, "0-0", options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XautoclaimOptions<'a>(pub(crate) Choices<'a>);
 
@@ -90,6 +109,16 @@ impl<'a> XautoclaimOptions<'a> {
 }
 
 /// Options of `XCLAIM`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XclaimOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = XclaimOptions::new().idle(60_000).time(1_893_456_000_000_u64);
+/// client.xclaim_with("key", "workers", "worker-1", 60_000, ["1-0", "2-0"], options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XclaimOptions<'a>(pub(crate) Choices<'a>);
 
@@ -132,6 +161,16 @@ impl<'a> XclaimOptions<'a> {
 }
 
 /// Options of `XGROUP CREATE`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XgroupCreateOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = XgroupCreateOptions::new().mkstream().entriesread(10);
+/// client.xgroup_create_with("key", "workers", "1-0", options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XgroupCreateOptions<'a>(pub(crate) Choices<'a>);
 
@@ -156,6 +195,15 @@ impl<'a> XgroupCreateOptions<'a> {
 }
 
 /// Options of `XINFO STREAM`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XinfoStreamOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.xinfo_stream_with("key", XinfoStreamOptions::new().full()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XinfoStreamOptions<'a>(pub(crate) Choices<'a>);
 
@@ -180,6 +228,15 @@ impl<'a> XinfoStreamOptions<'a> {
 }
 
 /// Options of `XPENDING`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XpendingOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.xpending_with("key", "workers", XpendingOptions::new().range("-", "+", 10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XpendingOptions<'a>(pub(crate) Choices<'a>);
 
@@ -210,6 +267,15 @@ impl<'a> XpendingOptions<'a> {
 }
 
 /// Options of `XREAD`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XreadOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.xread_with([("orders", "0"), ("returns", "0")], XreadOptions::new().count(10).block(500)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XreadOptions<'a>(pub(crate) Choices<'a>);
 
@@ -234,6 +300,16 @@ impl<'a> XreadOptions<'a> {
 }
 
 /// Options of `XREADGROUP`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XreadgroupOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let options = XreadgroupOptions::new().count(10).block(500);
+/// client.xreadgroup_with("workers", "worker-1", [("orders", "0"), ("returns", "0")], options).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XreadgroupOptions<'a>(pub(crate) Choices<'a>);
 
@@ -270,6 +346,15 @@ impl<'a> XreadgroupOptions<'a> {
 }
 
 /// Options of `XSETID`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XsetidOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.xsetid_with("key", "$", XsetidOptions::new().entriesadded(10).maxdeletedid("1-0")).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XsetidOptions<'a>(pub(crate) Choices<'a>);
 
@@ -294,6 +379,16 @@ impl<'a> XsetidOptions<'a> {
 }
 
 /// Options of `XTRIM`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::XtrimOptions;
+/// use pilotlight_redis::commands::words::TrimStrategy;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.xtrim_with("key", TrimStrategy::Maxlen, "1000", XtrimOptions::new().exactly().limit(10)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct XtrimOptions<'a>(pub(crate) Choices<'a>);
 

@@ -6,6 +6,15 @@ use crate::command::{Arg, Integer, Milliseconds, Seconds, UnixMilliseconds, Unix
 use crate::commands::choices::Choices;
 
 /// Options of `DELEX`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::DelexOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.delex_with("key", DelexOptions::new().ifeq("value")).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct DelexOptions<'a>(pub(crate) Choices<'a>);
 
@@ -42,6 +51,15 @@ impl<'a> DelexOptions<'a> {
 }
 
 /// Options of `GETEX`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::GetexOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.getex_with("key", GetexOptions::new().ex(60)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct GetexOptions<'a>(pub(crate) Choices<'a>);
 
@@ -84,6 +102,15 @@ impl<'a> GetexOptions<'a> {
 }
 
 /// Options of `LCS`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::LcsOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.lcs_idx("key1", "key2", LcsOptions::new().minmatchlen(10).withmatchlen()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct LcsOptions<'a>(pub(crate) Choices<'a>);
 
@@ -108,6 +135,15 @@ impl<'a> LcsOptions<'a> {
 }
 
 /// Options of `MSETEX`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::MsetexOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.msetex_with([("field", "value")], MsetexOptions::new().nx().ex(60)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct MsetexOptions<'a>(pub(crate) Choices<'a>);
 
@@ -162,6 +198,15 @@ impl<'a> MsetexOptions<'a> {
 }
 
 /// Options of `SET`.
+///
+/// ```no_run
+/// use pilotlight_redis::{Client, Commands, Error};
+/// use pilotlight_redis::commands::options::SetOptions;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// client.set_with("key", "value", SetOptions::new().nx().ex(60)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct SetOptions<'a>(pub(crate) Choices<'a>);
 

@@ -11,6 +11,21 @@ use super::state::{Held, Lost};
 
 /// A lock that is held. A task renews it until it is [released](Self::release), lost or dropped. Dropping it has that
 /// task release the lock, if its runtime still runs; otherwise the lock ends by itself.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use pilotlight_redis::recipes::{Lock, LockError};
+///
+/// # async fn write(token: u64) {}
+/// # async fn example(lock: &Lock) -> Result<(), LockError> {
+/// let guard = lock.acquire(Duration::from_secs(5)).await?;
+/// tokio::select! {
+///     () = write(guard.token()) => assert!(guard.release().await),
+///     why = guard.lost() => eprintln!("given up: {why:?}"),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct LockGuard {
     token: u64,

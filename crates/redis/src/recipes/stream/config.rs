@@ -7,6 +7,19 @@ use bytes::Bytes;
 use crate::error::Error;
 
 /// What a [`Consumer`](super::Consumer) reads, and how.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use pilotlight_redis::recipes::stream::{ConsumerConfig, DeadLetters, Trim};
+///
+/// let config = ConsumerConfig {
+///     claim_after: Duration::from_secs(60),
+///     dead_letters: Some(DeadLetters::after(5, "orders:dead")),
+///     ..ConsumerConfig::new("orders", "billing")
+/// };
+/// assert_eq!(config.trim, Trim::Never);
+/// ```
 #[derive(Debug, Clone)]
 pub struct ConsumerConfig {
     /// The stream's key.
@@ -35,6 +48,13 @@ pub struct ConsumerConfig {
 }
 
 /// Where entries go that were delivered too often.
+///
+/// ```
+/// use pilotlight_redis::recipes::stream::DeadLetters;
+///
+/// let letters = DeadLetters { max_length: Some(10_000), ..DeadLetters::after(5, "orders:dead") };
+/// assert_eq!(letters.max_deliveries, 5);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetters {
     /// A stream, in a cluster in the slot of the other one. Entries have their fields, and then `dead-letter:stream`,

@@ -29,6 +29,23 @@ const MAX_PREFETCHED: usize = 1 << 20;
 ///
 /// Its entries are kept while it lives: to end without repetitions, [`stop`](Stopper::stop) it, handle what
 /// [`next`](Self::next) still gives, and [`close`](Self::close) it.
+///
+/// ```no_run
+/// use pilotlight_redis::recipes::stream::{Consumer, StreamError};
+///
+/// # async fn shutdown() {}
+/// # async fn example(mut consumer: Consumer) -> Result<(), StreamError> {
+/// let stopper = consumer.stopper();
+/// tokio::spawn(async move {
+///     shutdown().await;
+///     stopper.stop();
+/// });
+/// while let Some(entry) = consumer.next().await {
+///     entry?.ack().await?;
+/// }
+/// consumer.close(std::time::Duration::from_secs(10)).await;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Consumer {
     shared: Arc<Shared>,
@@ -41,6 +58,18 @@ pub struct Consumer {
 }
 
 /// Ends a consumer from elsewhere.
+///
+/// ```no_run
+/// use pilotlight_redis::recipes::stream::Consumer;
+///
+/// fn stop_after(consumer: &Consumer, time: std::time::Duration) {
+///     let stopper = consumer.stopper();
+///     tokio::spawn(async move {
+///         tokio::time::sleep(time).await;
+///         stopper.stop();
+///     });
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Stopper(watch::Sender<bool>);
 

@@ -13,6 +13,20 @@ use crate::error::Error;
 
 /// An entry that was delivered. Dropped without [`ack`](Self::ack) it stays pending, and is delivered again after
 /// [`claim_after`](super::ConsumerConfig::claim_after), to any consumer of the group.
+///
+/// ```no_run
+/// use pilotlight_redis::Error;
+/// use pilotlight_redis::recipes::stream::Entry;
+///
+/// async fn handle(mut entry: Entry) -> Result<(), Error> {
+///     match entry.get("order") {
+///         Some(order) => println!("{order:?}, delivery {}", entry.deliveries()),
+///         None => drop(entry.bury().await?),
+///     }
+///     entry.ack().await?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Entry {
     id: Bytes,
