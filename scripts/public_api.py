@@ -436,7 +436,8 @@ def main():
     if wrong:
         sys.exit(
             f"public_api: {', '.join(wrong)}: what users can name has changed, or has no example. If it shall change:"
-            " UPDATE_EXPECTED=1 scripts/public_api.py, and a line in CHANGELOG.md (what is removed or changed breaks programs)"
+            " UPDATE_EXPECTED=1 scripts/public_api.py, and a line in CHANGELOG.md (what is removed or changed breaks"
+            " programs)"
         )
 
 
