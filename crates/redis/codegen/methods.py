@@ -246,7 +246,7 @@ def option_types(commands, home):
         for kind, ways in typed.model.selectors.items():
             owner, what = next((known[0], text) for known, (other, text) in SELECTORS.items() if other == kind)
             if name == owner:
-                parts.append(builder(kind, what, examples.of_selector(typed, kind, home), ways, constructors=True))
+                parts.append(builder(kind, what, examples.of_selector(typed, home), ways, constructors=True))
         if typed.builder():
             example = examples.of_options(typed, typed.builder(), home)
             parts.append(builder(typed.builder(), f"Options of `{name}`.", example, typed.options()))

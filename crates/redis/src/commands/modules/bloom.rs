@@ -537,7 +537,7 @@ impl<'a, T: Commands<'a>> BloomCommands<'a> for T {}
 /// use pilotlight_redis::commands::modules::{BfInsertOptions, BloomCommands};
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.bf_insert_with("key", ["a", "b"], BfInsertOptions::new().capacity(10).error(0.01)).await?;
+/// client.bf_insert_with("key", ["a", "b"], BfInsertOptions::new().capacity(10_000).error(0.01)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -588,7 +588,7 @@ impl<'a> BfInsertOptions<'a> {
 /// use pilotlight_redis::commands::modules::{BfReserveOptions, BloomCommands};
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.bf_reserve_with("key", 0.01, 10, BfReserveOptions::new().expansion(10).nonscaling()).await?;
+/// client.bf_reserve_with("key", 0.01, 10_000, BfReserveOptions::new().expansion(10)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -621,7 +621,7 @@ impl<'a> BfReserveOptions<'a> {
 /// use pilotlight_redis::commands::modules::{BloomCommands, CfInsertOptions};
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.cf_insert_with("key", ["a", "b"], CfInsertOptions::new().capacity(10).nocreate()).await?;
+/// client.cf_insert_with("key", ["a", "b"], CfInsertOptions::new().capacity(10_000)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -654,7 +654,7 @@ impl<'a> CfInsertOptions<'a> {
 /// use pilotlight_redis::commands::modules::{BloomCommands, CfInsertnxOptions};
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.cf_insertnx_with("key", ["a", "b"], CfInsertnxOptions::new().capacity(10).nocreate()).await?;
+/// client.cf_insertnx_with("key", ["a", "b"], CfInsertnxOptions::new().capacity(10_000)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -687,7 +687,7 @@ impl<'a> CfInsertnxOptions<'a> {
 /// use pilotlight_redis::commands::modules::{BloomCommands, CfReserveOptions};
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.cf_reserve_with("key", 10, CfReserveOptions::new().bucketsize(10).maxiterations(10)).await?;
+/// client.cf_reserve_with("key", 10_000, CfReserveOptions::new().bucketsize(10).maxiterations(10)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]

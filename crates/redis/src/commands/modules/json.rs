@@ -383,8 +383,7 @@ impl<'a, T: Commands<'a>> JsonCommands<'a> for T {}
 /// use pilotlight_redis::commands::modules::{JsonCommands, JsonGetOptions};
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// let options = JsonGetOptions::new().indent("indent").newline("newline");
-/// client.json_get_with("key", ["$.name", "$.born"], options).await?;
+/// client.json_get_with("key", ["$.name", "$.born"], JsonGetOptions::new().indent("  ").newline("\n")).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -423,7 +422,7 @@ impl<'a> JsonGetOptions<'a> {
 /// use pilotlight_redis::commands::modules::{JsonCommands, JsonSetOptions};
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.json_set_with("key", "$", "value", JsonSetOptions::new().nx()).await?;
+/// client.json_set_with("key", "$", "[1, 2]", JsonSetOptions::new().nx()).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]

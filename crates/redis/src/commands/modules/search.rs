@@ -283,14 +283,16 @@ pub trait SearchCommands<'a>: Commands<'a> {
         self.run(Command::new(&spec::FT_SUGDEL).arg(key).arg(text))
     }
 
-    /// Completions of a prefix.
+    /// Completions of a prefix; none at all where the key does not exist. `WITHPAYLOADS` puts what belongs to each
+    /// behind it.
     ///
     /// Since Search 1.0.0.
-    fn ft_sugget(self, key: impl Into<Arg<'a>>, prefix: impl Into<Arg<'a>>) -> Self::Out<Vec<Bytes>> {
+    fn ft_sugget(self, key: impl Into<Arg<'a>>, prefix: impl Into<Arg<'a>>) -> Self::Out<Option<Vec<Bytes>>> {
         self.run(Command::new(&spec::FT_SUGGET).arg(key).arg(prefix))
     }
 
-    /// Completions of a prefix. With options.
+    /// Completions of a prefix; none at all where the key does not exist. `WITHPAYLOADS` puts what belongs to each
+    /// behind it. With options.
     ///
     /// Since Search 1.0.0.
     fn ft_sugget_with(
@@ -298,18 +300,24 @@ pub trait SearchCommands<'a>: Commands<'a> {
         key: impl Into<Arg<'a>>,
         prefix: impl Into<Arg<'a>>,
         options: FtSuggetOptions<'a>,
-    ) -> Self::Out<Vec<Bytes>> {
+    ) -> Self::Out<Option<Vec<Option<Bytes>>>> {
         self.run(Command::new(&spec::FT_SUGGET).arg(key).arg(prefix).chosen(&options.0, 0..4))
     }
 
-    /// Completions of a prefix. With `WITHSCORES`.
+    /// Completions of a prefix; none at all where the key does not exist. `WITHPAYLOADS` puts what belongs to each
+    /// behind it. With `WITHSCORES`.
     ///
     /// Since Search 1.0.0.
-    fn ft_sugget_withscores(self, key: impl Into<Arg<'a>>, prefix: impl Into<Arg<'a>>) -> Self::Out<Vec<(Bytes, f64)>> {
+    fn ft_sugget_withscores(
+        self,
+        key: impl Into<Arg<'a>>,
+        prefix: impl Into<Arg<'a>>,
+    ) -> Self::Out<Option<Vec<(Bytes, f64)>>> {
         self.run(Command::new(&spec::FT_SUGGET).arg(key).arg(prefix).arg("WITHSCORES"))
     }
 
-    /// Completions of a prefix. With `WITHSCORES`. With options.
+    /// Completions of a prefix; none at all where the key does not exist. `WITHPAYLOADS` puts what belongs to each
+    /// behind it. With `WITHSCORES`. With options.
     ///
     /// Since Search 1.0.0.
     fn ft_sugget_withscores_with(
@@ -317,7 +325,7 @@ pub trait SearchCommands<'a>: Commands<'a> {
         key: impl Into<Arg<'a>>,
         prefix: impl Into<Arg<'a>>,
         options: FtSuggetOptions<'a>,
-    ) -> Self::Out<Vec<(Bytes, f64)>> {
+    ) -> Self::Out<Option<Vec<Value>>> {
         self.run(
             Command::new(&spec::FT_SUGGET)
                 .arg(key)

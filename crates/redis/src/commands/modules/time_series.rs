@@ -432,7 +432,7 @@ impl<'a> TsAddOptions<'a> {
 /// use pilotlight_redis::commands::modules::{TimeSeriesCommands, TsAlterOptions};
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.ts_alter_with("key", TsAlterOptions::new().retention(500).chunk_size(10)).await?;
+/// client.ts_alter_with("key", TsAlterOptions::new().retention(500).chunk_size(4096)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]

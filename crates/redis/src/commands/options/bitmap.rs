@@ -13,7 +13,7 @@ use crate::commands::words::Overflow;
 /// use pilotlight_redis::commands::options::BitcountOptions;
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.bitcount_with("key", BitcountOptions::new().start(0)).await?;
+/// client.bitcount_with("key", BitcountOptions::new().start(0).end(10)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]

@@ -14,7 +14,7 @@ use crate::commands::words::{ClientType, Decision};
 /// use pilotlight_redis::commands::words::ClientType;
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.client_kill(ClientKillOptions::new().id([3, 4]).client_type(ClientType::Normal)).await?;
+/// client.client_kill(ClientKillOptions::new().id(3).client_type(ClientType::Normal)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -198,7 +198,7 @@ impl<'a> ClientKillOptions<'a> {
 /// use pilotlight_redis::commands::words::ClientType;
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.client_list_with(ClientListOptions::new().client_type(ClientType::Normal).id([3, 4])).await?;
+/// client.client_list_with(ClientListOptions::new().client_type(ClientType::Normal)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]

@@ -51,7 +51,7 @@ impl<'a> CommandListOptions<'a> {
 /// use pilotlight_redis::commands::options::FailoverOptions;
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.failover_with(FailoverOptions::new().to("host", 6379).abort()).await?;
+/// client.failover_with(FailoverOptions::new().to("host", 6379).timeout(500)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]

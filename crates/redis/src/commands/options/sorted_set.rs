@@ -13,7 +13,7 @@ use crate::commands::words::Aggregate;
 /// use pilotlight_redis::commands::options::ZaddOptions;
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.zadd_with("key", [(1, "one")], ZaddOptions::new().nx().gt()).await?;
+/// client.zadd_with("key", [(1, "one")], ZaddOptions::new().nx().ch()).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]

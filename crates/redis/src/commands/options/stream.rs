@@ -12,7 +12,7 @@ use crate::commands::choices::Choices;
 /// use pilotlight_redis::commands::options::XaddOptions;
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.xadd_with("key", "*", [("field", "value")], XaddOptions::new().nomkstream().keepref()).await?;
+/// client.xadd_with("key", "*", [("field", "value")], XaddOptions::new().nomkstream()).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -352,7 +352,7 @@ impl<'a> XreadgroupOptions<'a> {
 /// use pilotlight_redis::commands::options::XsetidOptions;
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.xsetid_with("key", "$", XsetidOptions::new().entriesadded(10).maxdeletedid("1-0")).await?;
+/// client.xsetid_with("key", "1-0", XsetidOptions::new().entriesadded(10).maxdeletedid("1-0")).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -386,7 +386,7 @@ impl<'a> XsetidOptions<'a> {
 /// use pilotlight_redis::commands::words::TrimStrategy;
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// client.xtrim_with("key", TrimStrategy::Maxlen, "1000", XtrimOptions::new().exactly().limit(10)).await?;
+/// client.xtrim_with("key", TrimStrategy::Maxlen, "1000", XtrimOptions::new().approximately().limit(10)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]

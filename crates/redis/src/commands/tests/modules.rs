@@ -292,8 +292,11 @@ fn live_search() {
         assert_eq!(live.ft_dictdump("dict").unwrap().len(), 2);
         assert_eq!(live.ft_dictdel("dict", ["a", "b"]).unwrap(), 2);
         assert_eq!(live.ft_sugadd("sg", "hello", 1).unwrap(), 1);
-        assert_eq!(live.ft_sugget("sg", "he").unwrap(), [b("hello")]);
-        assert!(live.ft_sugget_withscores("sg", "he").unwrap()[0].1 > 0.0);
+        assert_eq!(live.ft_sugget("sg", "he").unwrap(), Some(vec![b("hello")]));
+        assert!(live.ft_sugget_withscores("sg", "he").unwrap().unwrap()[0].1 > 0.0);
+        let payloads = FtSuggetOptions::new().withpayloads();
+        assert_eq!(live.ft_sugget_with("sg", "he", payloads).unwrap(), Some(vec![Some(b("hello")), None]));
+        assert_eq!(live.ft_sugget("nothing", "he").unwrap(), None);
         assert_eq!(live.ft_suglen("sg").unwrap(), 1);
         assert!(live.ft_sugdel("sg", "hello").unwrap());
         live.ft_config_get("TIMEOUT").unwrap();
