@@ -19,6 +19,7 @@ use crate::experiment::{Experiment, Group, Planned, Setting, catalogue};
 use crate::factors::Study;
 use crate::figures::{self, FiguresArguments};
 use crate::gate::{self, GateArguments};
+use crate::gateway::{Gateway, GatewayArguments};
 use crate::machine::{self, Machine};
 use crate::rest::{Rest, RestArguments};
 use crate::show::{self, Files, ShowArguments};
@@ -70,6 +71,14 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
 
 Nothing else should run meanwhile. Everything that is started ends with it.")]
     Front(Common),
+    /// What no other program has: memory, floods, small chunks, answers from Redis, starts, what bounds cost
+    #[command(after_help = "Examples:
+  pilotlight lab gateway                             everything, in half an hour
+  pilotlight lab gateway --groups idle,flood --rounds 5 --flood-requests 2000000
+  pilotlight lab gateway --groups turns,redis-tier   docs/lab/gateway.md has all
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Gateway(GatewayArguments),
     /// The same request through no layer, one, two: what HTTP, the gateway, the pipe, a service and Redis cost
     #[command(after_help = "Examples:
   pilotlight lab layers                              CPU time, times and instructions of each layer
@@ -227,6 +236,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         Some(Mode::All(common)) => run_experiments(&catalogue::all(), common),
         Some(Mode::Cache(common)) => one("cache", common),
         Some(Mode::Front(common)) => one("front", common),
+        Some(Mode::Gateway(arguments)) => run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common),
         Some(Mode::Layers(common)) => one("layers", common),
         Some(Mode::Redis(arguments)) => run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common),
         Some(Mode::Gate(arguments)) => gate::run(arguments),

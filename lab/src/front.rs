@@ -3,7 +3,7 @@
 
 mod figures;
 mod h2load;
-mod server;
+pub(crate) mod server;
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! The lab: experiments that measure Pilotlight on the machine of whoever asks, beside its peers, with real processes.
 //!
 //! [`command`] is what `pilotlight lab` takes. [`experiment`] is what all experiments are made of; [`layers`],
-//! [`cache`], [`transport`], [`rest`], [`clients`] (of Redis) and [`equals`] are experiments; [`gate`] counts
-//! instructions and has no rounds. What they share: [`load`] (requests over HTTP), [`callgrind`] (instructions),
+//! [`gateway`], [`cache`], [`transport`], [`rest`], [`clients`] (of Redis) and [`equals`] are experiments; [`gate`]
+//! counts instructions and has no rounds. What they share: [`load`] (requests over HTTP), [`callgrind`] (instructions),
 //! [`stats`] (times, ratios of rounds, intervals), [`processes`] (programs that end with the lab, their CPU time and
 //! memory), [`cores`] (who runs where), [`machine`] (what figures depend on), [`report`] (tables and numbers as text),
 //! [`progress`], [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
@@ -27,6 +27,7 @@ pub mod factors;
 pub mod figures;
 pub mod front;
 pub mod gate;
+pub mod gateway;
 pub mod interrupt;
 pub mod layers;
 pub mod load;

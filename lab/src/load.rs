@@ -27,6 +27,7 @@ use std::time::Duration;
 use crate::stats::Times;
 
 pub(crate) use ask::ask;
+pub(crate) use requests::in_turn;
 pub use requests::{Next, Requests, get};
 pub use target::Target;
 

@@ -3,12 +3,14 @@
 //! an installed one has a Rust service to measure.
 
 mod bare;
+pub(crate) mod bodies;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -45,6 +47,9 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Some("http") => run(http(arguments.next())),
         Some("http-tcp") => run(http_over_tcp()),
         Some("pipe-redis") => run(pipe_redis(arguments.next())),
+        Some("pipe-bodies") => run(bodies::pipe()),
+        Some("http-bodies") => run(bodies::http()),
+        Some("pipe-late") => run(late(arguments.next())),
         Some("bare") => bare::serve(),
         Some(equals::WORK) => run(equals::serve(arguments.next())),
         _ => Err(anyhow::anyhow!("is started by `pilotlight lab` only")),
@@ -87,6 +92,11 @@ async fn pipe_redis(url: Option<OsString>) -> anyhow::Result<()> {
         }
     };
     Ok(serve(handler).await?)
+}
+
+async fn late(ms: Option<OsString>) -> anyhow::Result<()> {
+    let ms = ms.and_then(|ms| ms.to_str()?.parse().ok()).context("not told after how many milliseconds")?;
+    bodies::late(Duration::from_millis(ms)).await
 }
 
 fn failure(why: &str) -> Response<Body> {

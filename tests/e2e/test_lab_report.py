@@ -18,7 +18,7 @@ __all__ = ["setUpModule"]
 
 SCHEMA = json.loads((ROOT / "docs" / "lab" / "report.schema.json").read_text())
 RUN_LIMIT = 180
-EXPERIMENTS = ["layers", "cache", "front", "transport", "rest", "redis", "factors", "study", "equals"]
+EXPERIMENTS = ["layers", "gateway", "cache", "front", "transport", "rest", "redis", "factors", "study", "equals"]
 SHORT = ["--rounds", "8", "--secs", "0.05", "--noisy-anyway"]
 
 

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -21,6 +21,10 @@ use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
 use super::answers::{self, LARGE_PATH, SMALL_PATH};
+
+/// How targets begin that are never asked for again; their last part says how many bytes are answered.
+pub(crate) const DISTINCT: &str = "/distinct/";
+const MAX_DISTINCT_BYTES: usize = 2_000_000;
 
 /// A running origin. Its thread ends with it.
 #[derive(Debug)]
@@ -77,20 +81,32 @@ impl Drop for Origin {
 async fn serve(listener: std::net::TcpListener, asked: Arc<AtomicU64>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let bodies = Rc::new([(SMALL_PATH, Bytes::from(answers::small())), (LARGE_PATH, Bytes::from(answers::large()))]);
+    let filler = Bytes::from(vec![b'x'; MAX_DISTINCT_BYTES]);
     // Who cannot be accepted is not answered, and fails.
     while let Ok((socket, _)) = listener.accept().await {
-        let (bodies, asked) = (Rc::clone(&bodies), Arc::clone(&asked));
+        let (bodies, filler, asked) = (Rc::clone(&bodies), filler.clone(), Arc::clone(&asked));
         tokio::task::spawn_local(async move {
             let handler = service_fn(move |request: Request<Incoming>| {
                 asked.fetch_add(1, Ordering::Relaxed);
-                let known = bodies.iter().find(|(path, _)| *path == request.uri().path());
-                let answer = answer(known.map(|(_, body)| body.clone()));
+                let path = request.uri().path();
+                let known = bodies.iter().find(|(known, _)| *known == path).map(|(_, body)| body.clone());
+                let distinct = distinct_bytes(path).map(|bytes| filler.slice(..bytes));
+                let mut answer = answer(known.or_else(|| distinct.clone()));
+                if let Some(tag) = distinct.and_then(|_| HeaderValue::from_str(&format!("\"{path}\"")).ok()) {
+                    answer.headers_mut().insert(ETAG, tag);
+                }
                 async move { Ok::<_, Infallible>(answer) }
             });
             // A connection that a gateway cuts is no concern of an origin.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), handler).await;
         });
     }
+}
+
+/// Of `/distinct/…/BYTES`.
+fn distinct_bytes(path: &str) -> Option<usize> {
+    let (_, bytes) = path.strip_prefix(DISTINCT)?.rsplit_once('/')?;
+    bytes.parse().ok().filter(|bytes| *bytes <= MAX_DISTINCT_BYTES)
 }
 
 fn answer(body: Option<Bytes>) -> Response<Full<Bytes>> {
@@ -119,5 +135,6 @@ mod tests {
         assert_eq!(origin.asked(), 3);
         assert!(Client::new(origin.address(), "/other", "").get().is_err());
         assert_eq!(origin.asked(), 4);
+        Client::new(origin.address(), "/distinct/1/of/many/3", "xxx").get().expect("as long as it says");
     }
 }

@@ -6,6 +6,7 @@ use crate::clients::Clients;
 use crate::equals::Equals;
 use crate::factors::{Factors, Study};
 use crate::front::Front;
+use crate::gateway::Gateway;
 use crate::layers::Layers;
 use crate::rest::Rest;
 use crate::transport::Transport;
@@ -15,6 +16,7 @@ use crate::transport::Transport;
 pub fn all() -> Vec<Box<dyn Experiment>> {
     vec![
         Box::new(Layers),
+        Box::new(Gateway::among_others()),
         Box::new(Cache),
         Box::new(Front),
         Box::new(Transport::among_others()),

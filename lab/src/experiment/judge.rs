@@ -107,9 +107,14 @@ fn values(lane: &Lane, metric: Metric) -> Vec<Option<f64>> {
 }
 
 fn summary(values: &[Option<f64>], seed: u64) -> Option<Summary> {
-    let values: Vec<f64> = values.iter().copied().flatten().collect();
-    let middle = median(&values)?;
-    let interval = median_interval(&values, Level::Percent95, &mut Rng::with_seed(seed));
+    summary_of(&values.iter().copied().flatten().collect::<Vec<f64>>(), seed)
+}
+
+/// The median of rounds and its 95 % interval; `None` of nothing.
+#[must_use]
+pub fn summary_of(values: &[f64], seed: u64) -> Option<Summary> {
+    let middle = median(values)?;
+    let interval = median_interval(values, Level::Percent95, &mut Rng::with_seed(seed));
     Some(interval.map_or(Summary { median: middle, low: middle, high: middle }, Summary::from))
 }
 

@@ -382,6 +382,28 @@ pub enum Metric {
     Instructions,
     /// Resident memory.
     RssBytes,
+    /// Resident memory in which pages that processes share count once.
+    PssBytes,
+    /// Resident memory after the work.
+    RssAfterBytes,
+    /// What memory grows by, at its peak.
+    GrowthBytes,
+    /// Bytes passed on in a second.
+    BytesPerSecond,
+    /// CPU time of the gateway for a byte.
+    NsPerByte,
+    /// Bytes of a piece that is passed on.
+    PieceBytes,
+    /// The longest time.
+    MaxMs,
+    /// From readiness of a service to its handler, median.
+    HandlerMs,
+    /// The longest of these.
+    HandlerMaxMs,
+    /// Processes of Pilotlight's own.
+    Processes,
+    /// Instances that were started.
+    Instances,
 }
 
 impl Metric {
@@ -401,6 +423,17 @@ impl Metric {
             Self::LoadCpuUs => "CPU of the load",
             Self::Instructions => "instructions per request",
             Self::RssBytes => "memory",
+            Self::PssBytes => "memory, shared pages once",
+            Self::RssAfterBytes => "memory afterwards",
+            Self::GrowthBytes => "growth",
+            Self::BytesPerSecond => "passed on",
+            Self::NsPerByte => "CPU of the gateway for a byte",
+            Self::PieceBytes => "bytes of a piece",
+            Self::MaxMs => "slowest",
+            Self::HandlerMs => "ready → handler, p50",
+            Self::HandlerMaxMs => "ready → handler, slowest",
+            Self::Processes => "processes",
+            Self::Instances => "instances",
         }
     }
 
@@ -410,15 +443,31 @@ impl Metric {
         match self {
             Self::CpuUs | Self::GatewayCpuUs | Self::LoadCpuUs => "µs",
             Self::PerSecond => "requests/s",
-            Self::P50Ms | Self::P975Ms | Self::P99Ms | Self::P999Ms | Self::MeanMs | Self::ColdMs => "ms",
-            Self::Instructions => "",
-            Self::RssBytes => "bytes",
+            Self::P50Ms
+            | Self::P975Ms
+            | Self::P99Ms
+            | Self::P999Ms
+            | Self::MeanMs
+            | Self::ColdMs
+            | Self::MaxMs
+            | Self::HandlerMs
+            | Self::HandlerMaxMs => "ms",
+            Self::Instructions | Self::Processes | Self::Instances | Self::PieceBytes => "",
+            Self::NsPerByte => "ns",
+            Self::BytesPerSecond => "bytes/s",
+            Self::RssBytes | Self::PssBytes | Self::RssAfterBytes | Self::GrowthBytes => "bytes",
         }
+    }
+
+    /// Whether it is shown in MB.
+    #[must_use]
+    pub const fn is_memory(self) -> bool {
+        matches!(self, Self::RssBytes | Self::PssBytes | Self::RssAfterBytes | Self::GrowthBytes)
     }
 
     /// Whether more of it is better.
     #[must_use]
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Self::PerSecond)
+        matches!(self, Self::PerSecond | Self::BytesPerSecond)
     }
 }

@@ -227,12 +227,20 @@ pub(super) fn write_shared(shared: &Path) -> anyhow::Result<()> {
     // What is in it, no server looks at; it is as long as such a file compressed.
     fs::write(www.join(format!("{}.gz", SCRIPT.trim_start_matches('/'))), "z".repeat(COMPRESSED_BYTES))?;
     fs::File::create(www.join(LARGE.trim_start_matches('/')))?.set_len(LARGE_BYTES)?;
+    write_certificate(shared)
+}
+
+/// Writes `certificate.pem`, `key.pem` and both in `both.pem`, for localhost.
+///
+/// # Errors
+/// The folder cannot be written.
+pub(crate) fn write_certificate(dir: &Path) -> anyhow::Result<()> {
     let key = rcgen::KeyPair::generate().context("cannot make a key")?;
     let parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
     let (certificate, key) = (parameters.self_signed(&key)?.pem(), key.serialize_pem());
-    write_private(&shared.join("certificate.pem"), &certificate)?;
-    write_private(&shared.join("key.pem"), &key)?;
-    write_private(&shared.join("both.pem"), &format!("{certificate}{key}"))
+    write_private(&dir.join("certificate.pem"), &certificate)?;
+    write_private(&dir.join("key.pem"), &key)?;
+    write_private(&dir.join("both.pem"), &format!("{certificate}{key}"))
 }
 
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {

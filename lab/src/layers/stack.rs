@@ -1,11 +1,11 @@
 //! A layer and everything below it, running.
 
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use anyhow::{Context as _, ensure};
 
@@ -13,7 +13,7 @@ use super::layer::Layer;
 use super::{COUNTED_LIMIT, START_LIMIT};
 use crate::callgrind::{self, Callgrind};
 use crate::cores;
-use crate::load::{self, Load, Outcome, Pace, Requests, get};
+use crate::load::{self, Load, Outcome, Pace, Requests, get, in_turn};
 use crate::processes::{Held, OwnPrograms, Program, usage};
 use crate::rest::redis::{Redis, Topology};
 use crate::service::{REDIS_KEY, SERVICE, answer_body};
@@ -48,7 +48,7 @@ pub(crate) struct Stack {
     counted: Vec<PathBuf>,
     /// How many requests to different targets were made: each load goes on where the last one ended, so that memory has
     /// none of its targets.
-    asked: Rc<Cell<u32>>,
+    asked: Arc<AtomicUsize>,
 }
 
 /// Process ids by what they are.
@@ -105,7 +105,7 @@ impl Stack {
         let mut front = Program { name: layer.id().into(), command, dir, output }.start()?;
         let limit = if place.callgrind.is_some() { COUNTED_LIMIT } else { START_LIMIT };
         let address = front.listening(limit)?;
-        let stack = Self { layer, address, front, redis, counted, asked: Rc::default() };
+        let stack = Self { layer, address, front, redis, counted, asked: Arc::default() };
         stack.fill().context("filling the cache")?;
         Ok(stack)
     }
@@ -150,18 +150,8 @@ impl Stack {
             return Requests::Same { request: get("/users/0"), body };
         }
         let targets = if self.layer == Layer::HitRedis { TARGETS } else { 1 };
-        let (asked, mut left) = (Rc::clone(&self.asked), count);
-        let requests: Vec<Vec<u8>> = (0..targets).map(|number| get(&format!("/users/{number}"))).collect();
-        Requests::Each(Box::new(move |out| {
-            let more = left != Some(0);
-            if more {
-                let number = asked.get();
-                out.extend_from_slice(&requests[(number % targets) as usize]);
-                asked.set((number + 1) % targets);
-                left = left.map(|left| left - 1);
-            }
-            more
-        }))
+        let requests = (0..targets).map(|number| get(&format!("/users/{number}"))).collect();
+        in_turn(requests, Arc::clone(&self.asked), count)
     }
 
     fn said(&self) -> String {

@@ -58,15 +58,11 @@ impl Timed {
     fn sample(&self, stack: &Stack, amount: Amount) -> anyhow::Result<Sample> {
         stack.load(self.connections, amount.warm_up, None)?;
         let processes = stack.processes();
-        let used = || processes.iter().map(|(_, pids)| usage::cpu_time(pids)).collect::<Vec<Duration>>();
-        let (hits, before) = (stack.redis_hits()?, used());
-        let outcome = stack.load(self.connections, amount.duration, None)?;
-        let (after, hits) = (used(), stack.redis_hits()? - hits);
-        let answers = outcome.answers as f64;
-        let mut cpu_us: Vec<(String, f64)> = Vec::new();
-        for (((name, _), before), after) in processes.iter().zip(before).zip(after) {
-            cpu_us.push(((*name).to_owned(), after.saturating_sub(before).as_secs_f64() * 1e6 / answers));
-        }
+        let hits = stack.redis_hits()?;
+        let (outcome, used) = usage::during(&processes, || stack.load(self.connections, amount.duration, None))?;
+        let (hits, answers) = (stack.redis_hits()? - hits, outcome.answers as f64);
+        let each = |((name, _), used): (&(&str, _), Duration)| ((*name).to_owned(), used.as_secs_f64() * 1e6 / answers);
+        let mut cpu_us: Vec<(String, f64)> = processes.iter().zip(used).map(each).collect();
         let service_us = cpu_us.iter().find(|(name, _)| name == "service").map_or(0.0, |(_, us)| *us);
         ensure!(
             !self.layer.is_hit() || service_us <= MAX_IDLE_US,

@@ -191,7 +191,7 @@ impl Driver {
     }
 
     fn send(&mut self, index: usize, count: usize, since: Instant) -> anyhow::Result<()> {
-        let (taken, bytes) = self.source.take(count);
+        let (taken, bytes) = self.source.take(index, count);
         if taken > 0 { self.connections[index].send(bytes, taken, since) } else { Ok(()) }
     }
 

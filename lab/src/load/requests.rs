@@ -1,6 +1,8 @@
 //! What is asked.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Appends the next request; `false`: there are no more.
 pub type Next = dyn FnMut(&mut Vec<u8>) -> bool;
@@ -17,6 +19,8 @@ pub enum Requests {
     },
     /// What this says.
     Each(Box<Next>),
+    /// These by turns, on each connection from the first one on.
+    Turns(Vec<Vec<u8>>),
 }
 
 impl From<Box<Next>> for Requests {
@@ -30,6 +34,7 @@ impl fmt::Debug for Requests {
         f.write_str(match self {
             Self::Same { .. } => "Same",
             Self::Each(_) => "Each",
+            Self::Turns(_) => "Turns",
         })
     }
 }
@@ -40,11 +45,27 @@ pub fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
 }
 
+/// These again and again, each load from where the last one with `asked` has ended; `left` of them, or without end.
+pub(crate) fn in_turn(requests: Vec<Vec<u8>>, asked: Arc<AtomicUsize>, mut left: Option<u32>) -> Requests {
+    Requests::Each(Box::new(move |out| {
+        let more = left != Some(0);
+        if more {
+            let number = asked.load(Ordering::Relaxed);
+            out.extend_from_slice(&requests[number % requests.len()]);
+            asked.store((number + 1) % requests.len(), Ordering::Relaxed);
+            left = left.map(|left| left - 1);
+        }
+        more
+    }))
+}
+
 /// Requests as they are taken.
 pub(super) struct Source {
     requests: Requests,
     /// Of constant requests as many as are ever taken at once; else room for what is taken.
     bytes: Vec<u8>,
+    /// Whose turn is next on each connection.
+    turns: Vec<usize>,
     ended: bool,
 }
 
@@ -53,9 +74,9 @@ impl Source {
     pub(super) fn new(requests: Requests, most: usize) -> Self {
         let bytes = match &requests {
             Requests::Same { request, .. } => request.repeat(most),
-            Requests::Each(_) => Vec::new(),
+            Requests::Each(_) | Requests::Turns(_) => Vec::new(),
         };
-        Self { requests, bytes, ended: false }
+        Self { requests, bytes, turns: Vec::new(), ended: false }
     }
 
     /// Whether there are no more.
@@ -67,12 +88,12 @@ impl Source {
     pub(super) fn body(&self) -> Option<&[u8]> {
         match &self.requests {
             Requests::Same { body, .. } => body.as_deref(),
-            Requests::Each(_) => None,
+            Requests::Each(_) | Requests::Turns(_) => None,
         }
     }
 
-    /// The next `count`, or as many as there are.
-    pub(super) fn take(&mut self, count: usize) -> (usize, &[u8]) {
+    /// The next `count` of a connection, or as many as there are.
+    pub(super) fn take(&mut self, connection: usize, count: usize) -> (usize, &[u8]) {
         match &mut self.requests {
             Requests::Same { request, .. } => (count, &self.bytes[..count * request.len()]),
             Requests::Each(next) => {
@@ -84,6 +105,38 @@ impl Source {
                 }
                 (taken, &self.bytes)
             }
+            Requests::Turns(requests) => {
+                self.bytes.clear();
+                self.turns.resize(self.turns.len().max(connection + 1), 0);
+                for _ in 0..count {
+                    self.bytes.extend_from_slice(&requests[self.turns[connection]]);
+                    self.turns[connection] = (self.turns[connection] + 1) % requests.len();
+                }
+                (count, &self.bytes)
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_those_of_each_connection() {
+        let mut source = Source::new(Requests::Turns(vec![b"a".into(), b"b".into()]), 1);
+        assert_eq!(source.take(0, 1), (1, b"a".as_slice()));
+        assert_eq!(source.take(3, 1), (1, b"a".as_slice()), "another connection begins with the first");
+        assert_eq!(source.take(0, 3), (3, b"bab".as_slice()));
+        assert!(!source.has_ended());
+    }
+
+    #[test]
+    fn each_load_goes_on_where_the_last_one_ended() {
+        let (all, asked) = (["a", "b", "c"].map(|one| one.as_bytes().to_vec()), Arc::default());
+        let mut source = Source::new(in_turn(all.to_vec(), Arc::clone(&asked), Some(2)), 1);
+        assert_eq!(source.take(0, 5), (2, b"ab".as_slice()));
+        assert!(source.has_ended());
+        assert_eq!(Source::new(in_turn(all.to_vec(), asked, None), 1).take(0, 2), (2, b"ca".as_slice()));
     }
 }

@@ -75,6 +75,20 @@ pub fn cpu_time(pids: &[u32]) -> Duration {
     Duration::from_nanos(used.sum())
 }
 
+/// CPU time that groups of processes have used while something was done.
+///
+/// # Errors
+/// It failed.
+pub fn during<T>(
+    groups: &[(&'static str, Vec<u32>)],
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<(T, Vec<Duration>)> {
+    let used = || groups.iter().map(|(_, pids)| cpu_time(pids)).collect::<Vec<Duration>>();
+    let before = used();
+    let done = work()?;
+    Ok((done, used().into_iter().zip(before).map(|(after, before)| after.saturating_sub(before)).collect()))
+}
+
 /// CPU time of processes that this one has started and waited for, to the tick (usually 10 ms).
 ///
 /// # Errors
@@ -104,6 +118,29 @@ pub fn memory(pids: &[u32]) -> Memory {
             fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).map_or(0, |text| field_bytes(&text, "Pss:"));
     }
     sum
+}
+
+/// The sum of a field of `/proc/PID/status` in bytes: `VmHWM`, `RssAnon`.
+#[must_use]
+pub fn status_bytes(pids: &[u32], field: &str) -> u64 {
+    let name = format!("{field}:");
+    let status = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    pids.iter().map(|pid| field_bytes(&status(pid), &name)).sum()
+}
+
+/// Lets `VmHWM`, the peak of resident memory, begin again from what it is now.
+///
+/// # Errors
+/// The system refuses.
+pub fn reset_peak(pids: &[u32]) -> anyhow::Result<()> {
+    pids.iter().try_for_each(|pid| Ok(fs::write(format!("/proc/{pid}/clear_refs"), "5")?))
+}
+
+/// The letter of its state: `T` is stopped.
+#[must_use]
+pub fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat[stat.rfind(')')? + 1..].trim_start().chars().next()
 }
 
 /// A line `NAME:  123 kB`.

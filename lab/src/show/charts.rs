@@ -70,7 +70,7 @@ pub(super) fn published<'a>(results: &'a Results, group: &GroupResults) -> Vec<&
 }
 
 fn bars(results: &Results, group: &GroupResults, metric: Metric) -> Option<(String, Bars)> {
-    let scaled = |value: f64| if metric == Metric::RssBytes { value / 1e6 } else { value };
+    let scaled = |value: f64| if metric.is_memory() || metric == Metric::BytesPerSecond { value / 1e6 } else { value };
     let range = |summary: &Summary| Range {
         value: scaled(summary.median),
         low: scaled(summary.low),

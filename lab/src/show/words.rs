@@ -20,8 +20,9 @@ pub(crate) fn heading(metric: Metric) -> String {
 /// Of the numbers that [`amount`] gives.
 pub(crate) const fn unit(metric: Metric) -> &'static str {
     match metric {
-        Metric::RssBytes => "MB",
+        memory if memory.is_memory() => "MB",
         Metric::PerSecond => "/s",
+        Metric::BytesPerSecond => "MB/s",
         other => other.unit(),
     }
 }
@@ -29,7 +30,8 @@ pub(crate) const fn unit(metric: Metric) -> &'static str {
 /// A number without its unit: `6.46`, `150,272`.
 pub(crate) fn amount(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::RssBytes => number(value / 1e6),
+        Metric::BytesPerSecond => grouped(value / 1e6),
+        memory if memory.is_memory() => number(value / 1e6),
         _ if value.abs() >= 1000.0 => grouped(value),
         _ => number(value),
     }

@@ -15,10 +15,15 @@ macro_rules! files {
 
 files![
     "lab/peers/gateways/activate.py",
+    "lab/peers/http/pipe/flask_app.py",
+    "lab/peers/http/pipe/heavy.py",
+    "lab/peers/http/pipe/imports.py",
+    "lab/peers/http/pipe/late.py",
     "lab/peers/http/pipe/service.js",
     "lab/peers/http/pipe/service.py",
     "lab/peers/http/services/asgi.py",
     "lab/peers/http/services/bare_asgi.py",
+    "lab/peers/http/services/chunks.py",
     "lab/peers/http/services/fastcgi.py",
     "lab/peers/http/services/granian_wsgi.py",
     "lab/peers/http/services/gunicorn_wsgi.py",
