@@ -65,9 +65,10 @@ audit: ## known vulnerabilities of dependencies (needs the network)
 	@scripts/setup.sh lint
 	@PATH="$(CURDIR)/target-tools/bin:$$PATH" cargo deny --log-level warn check advisories
 
-bench: ## memory, floods, zygotes, isolation, answers from Redis; about a quarter of an hour
+bench: ## memory, floods, zygotes, bounds, answers from Redis; about half an hour
 	@lab/setup.sh
-	@lab/bench.py
+	@cargo build --quiet --release -p pilotlight -p pilotlight-lab
+	@target/release/pilotlight lab gateway --out target/lab-results/gateway
 
 bench-redis: ## the Redis client beside other clients: builds them, then an hour and a half; ARGS="--groups w1,w2,w5 --secs 0.4" is shorter
 	-@lab/peers/redis/build.sh # what cannot be built is said, and left out

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what lab/bench.py and `pilotlight lab` compare with. Asks for sudo only if a system package is missing. Debian's packages of nginx, Varnish, HAProxy,
+# Installs what `pilotlight lab` compares with. Asks for sudo only if a system package is missing. Debian's packages of nginx, Varnish, HAProxy,
 # H2O and Caddy may start servers of their own; the lab starts its own on other ports.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -54,4 +54,4 @@ echo "lab/setup.sh: building what \`pilotlight lab cache\` compares with"
 (cd peers/proxyfloor && cargo build --quiet --release)
 ../sdk/python/native/build.sh "$PWD/$venv/bin/python" # the compiled core of the SDK
 peers/languages/build.sh || true # what cannot be built is said, and left out
-echo "lab/setup.sh: ready; run target/release/pilotlight lab cache, or lab/bench.py"
+echo "lab/setup.sh: ready; run target/release/pilotlight lab cache"

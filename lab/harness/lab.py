@@ -5,10 +5,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
-from .paths import GATEWAY_IS_GIVEN, PEERS, ROOT
+from .paths import GATEWAY_IS_GIVEN, ROOT
 from .program import Failed
 from .report import Experiment, Figure, Samples, Table
 
@@ -73,17 +72,6 @@ class Lab:
                 process.kill()
                 raise
 
-    def build_all(self, peers=True):
-        """Pilotlight, and with `peers` what it is measured with."""
-        release = ["cargo", "build", "--release", "--quiet"]
-        packages = ["cbench", "flood", "svchyper"]
-        if peers:
-            self.build("peers", release + [word for package in packages for word in ("-p", package)], PEERS)
-            self.build("svcpipe", [*release, "-p", "svcpipe"], PEERS)
-        self.build_gateway(release)
-        if "peers" in self.build_errors:
-            raise Failed(f"the load generator is needed for everything: {self.build_errors['peers']}")
-
     def build_gateway(self, release):
         """Unless a binary is given."""
         if not GATEWAY_IS_GIVEN:
@@ -136,13 +124,6 @@ class Lab:
     @property
     def figures(self):
         return [figure for experiment in self.experiments for figure in experiment.figures]
-
-    @contextmanager
-    def started(self, program, ready):
-        """A program from its first readiness until the end of the block."""
-        with program:
-            program.wait_until(ready)
-            yield program
 
 
 def first_error(text):

@@ -1,13 +1,6 @@
-"""An origin, and what services answer."""
+"""An nginx."""
 import os
 import pwd
-
-# a cached answer of 200 bytes
-CACHED_PATH = "/users/42"
-_START = '{"id":42,"name":"Mallory Rodriguez","email":"user42@example.com","createdAt":"2025-01-15T18:42:00","bio":"'
-CACHED_JSON = (_START + "x" * (198 - len(_START)) + '"}').encode()
-# what every service of peers/http/services and peers/http/pipe answers, 200 bytes as well
-SERVICE_JSON = ('{"id":42,"pad":"' + "x" * 182 + '"}').encode()
 
 TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
@@ -30,8 +23,3 @@ http {{
 }}
 """)
     return ["nginx", "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf"]
-
-
-def nginx_origin(folder, port):
-    return nginx(folder, f"""  server {{ listen 127.0.0.1:{port};
-    location / {{ add_header Cache-Control "public, max-age=36000"; return 200 '{CACHED_JSON.decode()}'; }} }}""")

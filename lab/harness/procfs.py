@@ -84,10 +84,3 @@ def memory_mb(pids, key):
             if line.startswith(key + ":"):
                 kilobytes += int(line.split()[1])
     return kilobytes / 1024
-
-
-def reset_peak(pids):
-    """Makes VmHWM start again from the present size."""
-    for pid in pids:
-        with open(f"/proc/{pid}/clear_refs", "w", encoding="ascii") as file:
-            file.write("5")

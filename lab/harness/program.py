@@ -110,13 +110,3 @@ def get(port, path):
         return response.status, response.read()
     finally:
         connection.close()
-
-
-def check_answer(port, path, wanted):
-    """Fails unless the answer is 200 with this body."""
-    try:
-        status, body = get(port, path)
-    except (OSError, http.client.HTTPException) as error:
-        raise Failed(f"port {port}{path}: {error!r}") from error
-    if status != 200 or body != wanted:
-        raise Failed(f"port {port}{path} answered {status} {body[:300]!r} instead of 200 {wanted[:40]!r}…")

@@ -3,17 +3,13 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
 
-from harness import gateway, procfs, report
+from harness import procfs, report
 from harness.lab import Lab, first_error
-from harness.load import measure, run_json
 from harness.program import Failed, Program, accepts, free_port
-
-BUSY = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\nprint('{\"n\": 10}')"
 
 
 class Report(unittest.TestCase):
@@ -80,19 +76,6 @@ class Programs(unittest.TestCase):
         self.assertFalse(accepts(free_port()))
 
 
-class Load(unittest.TestCase):
-    def test_cpu_for_each_request_of_each_group(self):
-        program = [sys.executable, "-c", BUSY]
-        result = measure(run_json, {"server": [procfs.os.getpid()], "none": []}, program)
-        self.assertEqual((result["n"], result["none_us"]), (10, 0))
-        # the load is a child of this process and was waited for: 0.3 s over 10 requests
-        self.assertGreater(result["server_us"], 25_000)
-
-    def test_a_load_without_answers_is_a_failure(self):
-        with self.assertRaisesRegex(Failed, "not one answer"):
-            measure(run_json, {}, [sys.executable, "-c", "print('{\"n\": 0}')"])
-
-
 class Rounds(unittest.TestCase):
     def test_variants_alternate_and_a_failure_ends_one(self):
         order = []
@@ -122,14 +105,6 @@ class Rounds(unittest.TestCase):
     def test_the_first_error_of_a_build_and_its_place(self):
         text = "   Compiling x\nwarning: y\nerror[E1]: no z\n  --> src/z.rs:1:2\n   |"
         self.assertEqual(first_error(text), "error[E1]: no z --> src/z.rs:1:2")
-
-
-class Configuration(unittest.TestCase):
-    def test_the_tables_are_toml(self):
-        text = gateway.service_table("a", command=["x", 'say "é"\n'], min_instances=0) + gateway.route_table("/", "a", cache="10h")
-        self.assertEqual(tomllib.loads(text), {
-            "services": {"a": {"command": ["x", 'say "é"\n'], "min_instances": 0}},
-            "routes": [{"path": "/", "service": "a", "cache": "10h"}]})
 
 
 if __name__ == "__main__":
