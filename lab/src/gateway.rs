@@ -161,7 +161,9 @@ impl Lab {
         std::fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
         embedded::unpack(&setting.scratch)?;
         let service = own_program()?.to_str().context("the path of this program is not UTF-8")?.to_owned();
-        let amount = if setting.quick { setting.amount() } else { Amount { rounds: ROUNDS, ..setting.amount() } };
+        // A gateway is started for each measurement, for which a quick run has no time.
+        let rounds = if setting.quick { 1 } else { ROUNDS };
+        let amount = Amount { rounds, ..setting.amount() };
         Ok(Self { scratch, files: setting.scratch.clone(), cores: Cores::here(), service, amount, of })
     }
 
@@ -224,7 +226,8 @@ impl Measure for Anew {
 /// A way to do the work of a group, and how long that usually takes.
 fn variant(
     lab: &Rc<Lab>,
-    (id, title): (&str, &str),
+    id: &str,
+    title: &str,
     usual: Duration,
     work: impl Fn(&Lab, Amount) -> anyhow::Result<Sample> + 'static,
 ) -> crate::experiment::Variant {

@@ -47,7 +47,7 @@ pub(super) fn memory(lab: &Rc<Lab>) -> Group {
     let variants = WAYS.iter().flat_map(|(way, name)| {
         [("pipe", "pipe-bodies"), ("HTTP", "http-bodies")].map(|(kind, service)| {
             let (id, title) = (format!("{name}-{}", kind.to_lowercase()), format!("{name}, {kind}"));
-            variant(lab, (&id, &title), usual, move |lab, _| grows(lab, service, *way, bytes))
+            variant(lab, &id, &title, usual, move |lab, _| grows(lab, service, *way, bytes))
         })
     });
     Group {
@@ -156,8 +156,8 @@ pub(super) fn chunks(lab: &Rc<Lab>) -> Vec<Group> {
         let variants = SIZES.map(|(size, bytes)| {
             let id = if size == 1 { SMALL } else { LARGE };
             let title = format!("chunks of {size} B");
-            let work = move |lab: &Lab, _| costs(lab, transport, way, (size, bytes));
-            let mut variant = variant(lab, (id, &title), SECOND, work);
+            let work = move |lab: &Lab, _| costs(lab, transport, way, size, bytes);
+            let mut variant = variant(lab, id, &title, SECOND, work);
             variant.software.extend(software("python3"));
             variant
         });
@@ -180,7 +180,7 @@ pub(super) fn chunks(lab: &Rc<Lab>) -> Vec<Group> {
     each.map(of).collect()
 }
 
-fn costs(lab: &Lab, transport: &str, way: Way, (size, bytes): (usize, u64)) -> anyhow::Result<Sample> {
+fn costs(lab: &Lab, transport: &str, way: Way, size: usize, bytes: u64) -> anyhow::Result<Sample> {
     let file = lab.file("lab/peers/http/services/chunks.py");
     let tables = service("service", &[PYTHON, &file], transport) + &route("/", "service", "false");
     let gateway = lab.start(&format!("{NO_LIMITS}{tables}"))?;

@@ -46,9 +46,6 @@ pub(super) fn of(group: &GroupResults, seed: u64) -> Vec<Figure> {
 fn wanted(group: &GroupResults) -> Vec<Wanted> {
     let of = |id: &str, metric: Metric| rounds(group, id, metric);
     let mib = |id: &str, metric: Metric| of(id, metric).into_iter().map(|bytes| bytes / MIB).collect::<Vec<_>>();
-    let pairs = |one: Vec<f64>, other: Vec<f64>, take: fn(f64, f64) -> f64| -> Vec<f64> {
-        one.into_iter().zip(other).map(|(one, other)| take(one, other)).filter(|value| value.is_finite()).collect()
-    };
     let each = |make: &dyn Fn(&str, &str) -> Vec<Wanted>| {
         group.variants.iter().flat_map(|variant| make(&variant.id, &variant.title)).collect::<Vec<_>>()
     };
@@ -70,6 +67,40 @@ fn wanted(group: &GroupResults) -> Vec<Wanted> {
             let what = title.split(", ").next().unwrap_or(title);
             vec![at_most(&format!("flood, {what}: growth / cache.memory"), 1.1, RATIO, ratio)]
         }),
+        "zygote" => each(&|id, title| match title.split_once(", ") {
+            Some((what, "zygote")) => {
+                vec![at_most(&format!("zygote start, {what}, p50"), 12.0, " ms", of(id, Metric::P50Ms))]
+            }
+            _ => Vec::new(),
+        }),
+        "frozen" => {
+            let more = pairs(of(starts::FROZEN, Metric::P50Ms), of(starts::WARM, Metric::P50Ms), |a, b| a - b);
+            vec![at_most("a frozen service answers after its warm time, p50", 5.0, " ms", more)]
+        }
+        "ready" => each(&|id, title| {
+            vec![
+                at_most(&format!("{title}: the request is there, p50"), 1.0, " ms", of(id, Metric::HandlerMs)),
+                at_most(&format!("{title}: the request is there, slowest"), 5.0, " ms", of(id, Metric::HandlerMaxMs)),
+            ]
+        }),
+        "burst" => {
+            let instances = of("burst", Metric::Instances);
+            vec![at_most("1,000 first requests: instances", starts::MAX_INSTANCES, "", instances)]
+        }
+        id if id.starts_with("chunks") => {
+            let cost = |id| of(id, Metric::NsPerByte);
+            let what = group.title.split(": ").last().unwrap_or_default();
+            let ratio = pairs(cost(bodies::SMALL), cost(bodies::LARGE), |a, b| a / b);
+            vec![at_most(&format!("{what}: CPU in chunks of 1 B / of 1 kB"), 3.0, RATIO, ratio)]
+        }
+        _ => of_loads(group),
+    }
+}
+
+/// Of the groups under load.
+fn of_loads(group: &GroupResults) -> Vec<Wanted> {
+    let of = |id: &str, metric: Metric| rounds(group, id, metric);
+    match group.id.as_str() {
         "turns" => {
             let cpu = |id| of(id, Metric::GatewayCpuUs);
             let apart = pairs(cpu(loads::HITS), cpu(loads::MISSES), f64::midpoint);
@@ -102,34 +133,12 @@ fn wanted(group: &GroupResults) -> Vec<Wanted> {
                 times("Redis", loads::REDIS_HIT, loads::REDIS_EIGHT),
             ]
         }
-        "zygote" => each(&|id, title| match title.split_once(", ") {
-            Some((what, "zygote")) => {
-                vec![at_most(&format!("zygote start, {what}, p50"), 12.0, " ms", of(id, Metric::P50Ms))]
-            }
-            _ => Vec::new(),
-        }),
-        "frozen" => {
-            let more = pairs(of(starts::FROZEN, Metric::P50Ms), of(starts::WARM, Metric::P50Ms), |a, b| a - b);
-            vec![at_most("a frozen service answers after its warm time, p50", 5.0, " ms", more)]
-        }
-        "ready" => each(&|id, title| {
-            vec![
-                at_most(&format!("{title}: the request is there, p50"), 1.0, " ms", of(id, Metric::HandlerMs)),
-                at_most(&format!("{title}: the request is there, slowest"), 5.0, " ms", of(id, Metric::HandlerMaxMs)),
-            ]
-        }),
-        "burst" => {
-            let instances = of("burst", Metric::Instances);
-            vec![at_most("1,000 first requests: instances", starts::MAX_INSTANCES, "", instances)]
-        }
-        id if id.starts_with("chunks") => {
-            let cost = |id| of(id, Metric::NsPerByte);
-            let what = group.title.split(": ").last().unwrap_or_default();
-            let ratio = pairs(cost(bodies::SMALL), cost(bodies::LARGE), |a, b| a / b);
-            vec![at_most(&format!("{what}: CPU in chunks of 1 B / of 1 kB"), 3.0, RATIO, ratio)]
-        }
         _ => Vec::new(),
     }
+}
+
+fn pairs(one: Vec<f64>, other: Vec<f64>, take: fn(f64, f64) -> f64) -> Vec<f64> {
+    one.into_iter().zip(other).map(|(one, other)| take(one, other)).filter(|value| value.is_finite()).collect()
 }
 
 fn rounds(group: &GroupResults, id: &str, metric: Metric) -> Vec<f64> {

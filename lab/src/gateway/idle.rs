@@ -35,10 +35,10 @@ pub(super) fn group_of(lab: &Rc<Lab>) -> Group {
     let workload = "gateway and helper, some seconds after they began or were last asked; memory counts the pages that they share twice";
     Group {
         variants: vec![
-            variant(lab, (PLAIN, "Pilotlight"), SECOND * 6, |lab, _| plain(lab)),
-            variant(lab, (TLS, "with TLS"), SECOND * 5, |lab, _| with_tls(lab)),
-            variant(lab, (SERVICES, "1,000 configured, stopped services"), SECOND * 3, |lab, _| with_services(lab)),
-            variant(lab, (CLIENTS, "10,000 idle keep-alive clients"), SECOND * 10, |lab, _| with_clients(lab)),
+            variant(lab, PLAIN, "Pilotlight", SECOND * 6, |lab, _| plain(lab)),
+            variant(lab, TLS, "with TLS", SECOND * 5, |lab, _| with_tls(lab)),
+            variant(lab, SERVICES, "1,000 configured, stopped services", SECOND * 3, |lab, _| with_services(lab)),
+            variant(lab, CLIENTS, "10,000 idle keep-alive clients", SECOND * 10, |lab, _| with_clients(lab)),
         ],
         amount: lab.counted(super::FEW_ROUNDS),
         ..group("idle", "Memory of a gateway that has nothing to do", workload.into(), &metrics)

@@ -72,9 +72,8 @@ pub(super) const TURNS: &str = "turns";
 pub(super) fn turns(lab: &Rc<Lab>) -> Group {
     let all: [(&str, &str, &'static [&str]); 3] =
         [(HITS, "hits", &["/stored"]), (MISSES, "misses", &["/passed"]), (TURNS, "by turns", &["/stored", "/passed"])];
-    let variants = all.map(|(id, title, paths)| {
-        variant(lab, (id, title), SECOND / 2, move |lab, amount| by_turns(lab, amount, paths))
-    });
+    let variants = all
+        .map(|(id, title, paths)| variant(lab, id, title, SECOND / 2, move |lab, amount| by_turns(lab, amount, paths)));
     Group {
         variants: variants.into(),
         control: TURNS.into(),
@@ -126,7 +125,7 @@ pub(super) const REDIS_HIT: &str = "redis";
 pub(super) const REDIS_ALONE: &str = "redis-one";
 
 pub(super) fn redis_tier(lab: &Rc<Lab>) -> Group {
-    let variant = |id, title, from, connections| kept(lab, (id, title), from, 1, connections);
+    let variant = |id, title, from, connections| kept(lab, id, title, from, 1, connections);
     Group {
         variants: vec![
             variant(MEMORY_HIT, "memory hit", Store::Memory, CONNECTIONS),
@@ -156,7 +155,7 @@ pub(super) const MEMORY_EIGHT: &str = "memory-8";
 pub(super) const REDIS_EIGHT: &str = "redis-8";
 
 pub(super) fn gateways(lab: &Rc<Lab>) -> Group {
-    let variant = |id, title, from, gateways| kept(lab, (id, title), from, gateways, GATEWAYS);
+    let variant = |id, title, from, gateways| kept(lab, id, title, from, gateways, GATEWAYS);
     let asked = |text: &str, one, eight| question(text, Metric::GatewayCpuUs, eight, one);
     Group {
         variants: vec![
@@ -184,7 +183,8 @@ pub(super) fn gateways(lab: &Rc<Lab>) -> Group {
 
 fn kept(
     lab: &Rc<Lab>,
-    (id, title): (&str, &str),
+    id: &str,
+    title: &str,
     from: Store,
     gateways: usize,
     connections: usize,
@@ -313,7 +313,7 @@ pub(super) fn flood(lab: &Rc<Lab>) -> Group {
         let each = (lab.of.flood_requests / part / STEPS).max(CONNECTIONS as u64);
         let title = format!("{title}, {} requests", each * STEPS);
         let usual = Duration::from_secs_f64((each * STEPS) as f64 * (2.5e-5 + bytes as f64 * 2e-9));
-        variant(lab, (id, &title), usual, move |lab, _| flooded(lab, bytes, each))
+        variant(lab, id, &title, usual, move |lab, _| flooded(lab, bytes, each))
     };
     Group {
         variants: SHAPES.map(variant).into(),

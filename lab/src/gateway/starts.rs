@@ -36,7 +36,7 @@ pub(super) fn zygote(lab: &Rc<Lab>, python: &str) -> Group {
         let preload = if forked { format!("preload = [\"{module}\"]\n") } else { String::new() };
         let work =
             move |lab: &Lab, _| starts(lab, &command, &format!("{preload}{ZYGOTE_IDLE}"), if forked { 2 } else { 0 });
-        let mut variant = variant(lab, (&id, &format!("{title}, {way}")), SECOND * lab.of.starts * 2 / 3, work);
+        let mut variant = variant(lab, &id, &format!("{title}, {way}"), SECOND * lab.of.starts * 2 / 3, work);
         variant.software.extend(software("python3"));
         variant
     });
@@ -92,7 +92,7 @@ pub(super) const WARM: &str = "warm";
 pub(super) fn frozen(lab: &Rc<Lab>, python: &str) -> Group {
     let variant = |(id, title): (&str, &str), is_frozen: bool| {
         let command = [python, IMPORTS].map(str::to_owned);
-        let mut variant = variant(lab, (id, title), SECOND * 8, move |lab, _| thaws(lab, &command, is_frozen));
+        let mut variant = variant(lab, id, title, SECOND * 8, move |lab, _| thaws(lab, &command, is_frozen));
         variant.software.extend(software("python3"));
         variant
     };
@@ -135,8 +135,7 @@ pub(super) fn ready(lab: &Rc<Lab>) -> Group {
     let variants = each.map(|(id, title, ms)| {
         let title = format!("{title}, ready after {ms} ms");
         let usual = Duration::from_millis((ms + 350) * u64::from(lab.of.starts));
-        let mut variant =
-            variant(lab, (&format!("{id}-{ms}"), &title), usual, move |lab, _| becomes_ready(lab, id, ms));
+        let mut variant = variant(lab, &format!("{id}-{ms}"), &title, usual, move |lab, _| becomes_ready(lab, id, ms));
         if id == "python" {
             variant.software.extend(software("python3"));
         }
@@ -187,7 +186,7 @@ const BURST: usize = 1000;
 pub(super) const MAX_INSTANCES: f64 = 4.0;
 
 pub(super) fn burst(lab: &Rc<Lab>) -> Group {
-    let mut variant = variant(lab, ("burst", "1,000 first requests"), SECOND * 2, |lab, _| burst_of(lab));
+    let mut variant = variant(lab, "burst", "1,000 first requests", SECOND * 2, |lab, _| burst_of(lab));
     variant.software.extend(software("python3"));
     Group {
         variants: vec![variant],
@@ -248,7 +247,7 @@ pub(super) fn bounds(lab: &Rc<Lab>) -> anyhow::Result<Group> {
     let questions = kinds.iter().skip(1).map(more).collect();
     let usual = Duration::from_millis(300) * lab.of.starts;
     let variant =
-        |(id, title, keys): (&str, &str, String)| variant(lab, (id, title), usual, move |lab, _| bounded(lab, &keys));
+        |(id, title, keys): (&str, &str, String)| variant(lab, id, title, usual, move |lab, _| bounded(lab, &keys));
     Ok(Group {
         variants: kinds.into_iter().map(variant).collect(),
         control: UNBOUND.into(),
