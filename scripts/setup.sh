@@ -226,6 +226,8 @@ for_test() {
   need puma puma "tests of the lab"
   need podman podman "tests of containers"
   need runc runc "tests of containers"
+  need newuidmap uidmap "tests of containers of a user"
+  need slirp4netns slirp4netns "tests of containers of a user"
   if [ ! -x /usr/lib/cni/bridge ] && [ ! -x /opt/cni/bin/bridge ] && ! have netavark; then
     say "there are no plugins for networks of containers: tests of containers"
     packages+=(containernetworking-plugins)

@@ -4,8 +4,10 @@ import hashlib
 import io
 import json
 import os
+import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import tarfile
 import tempfile
@@ -50,7 +52,7 @@ class Engine:
         self.process = None
         (self.folder / "containers.conf").write_text(CONF)
         self._environ = os.environ | {"CONTAINERS_CONF": str(self.folder / "containers.conf")}
-        self._storage = ["--root", str(self.folder / "root"), "--runroot", str(self.folder / "run")]
+        self._podman = ["podman", "--root", str(self.folder / "root"), "--runroot", str(self.folder / "run")]
 
     def __enter__(self):
         self.start()
@@ -62,11 +64,16 @@ class Engine:
         self.kill()
         self.podman("system", "reset", "--force", check=False)
         self._kill_halves()
-        subprocess.run(["umount", "-R", "-l", self.folder / "root"], capture_output=True, check=False)
+        self._unmount()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _unmount(self):
+        places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        for place in reversed([place for place in places if place.startswith(f"{self.folder}/")]):
+            subprocess.run(["umount", "-l", place], capture_output=True, check=False)
+
     def start(self):
-        line = ["podman", *self._storage, "system", "service", "--time=0", f"unix://{self.socket}"]
+        line = [*self._podman, "system", "service", "--time=0", f"unix://{self.socket}"]
         log = open(self.folder / "engine.log", "ab")
         self.process = subprocess.Popen(line, env=self._environ, stdout=log, stderr=log, start_new_session=True)
         log.close()
@@ -112,8 +119,13 @@ class Engine:
         return json.loads(body)
 
     def podman(self, *words, check=True):
-        line = ["podman", *self._storage, *words]
-        done = subprocess.run(line, env=self._environ, capture_output=True, text=True, timeout=LIMIT, check=False)
+        line = [*self._podman, *words]
+        try:
+            done = subprocess.run(line, env=self._environ, capture_output=True, text=True, timeout=LIMIT, check=False)
+        except subprocess.TimeoutExpired:
+            if check:
+                raise
+            return ""
         if check and done.returncode:
             raise RuntimeError(f"{' '.join(words)}: {done.stderr}")
         return done.stdout.strip()
@@ -163,6 +175,48 @@ class Engine:
             _add(tar, "manifest.json", json.dumps(manifest).encode())
         status, body = self.call("POST", "/v1.41/images/load", archive.getvalue(), "application/x-tar")
         assert status == 200 and b"error" not in body.lower(), body
+
+
+class RootlessEngine(Engine):
+    """The same, as a user without any rights, who is made for it and removed with it.
+
+    The user needs `/dev/net/tun`, which a machine may keep to root: the engine has one of its own in its place.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.user = f"pilotlight-{os.getpid()}"
+        subprocess.run(["useradd", "--no-create-home", "--home-dir", self.folder, self.user], check=True)
+        entry = pwd.getpwnam(self.user)
+        self.uid = entry.pw_uid
+        self._runtime = Path("/run/user") / str(self.uid)
+        self._runtime.mkdir(mode=0o700, parents=True)
+        for folder in (self.folder, self._runtime):
+            os.chown(folder, self.uid, entry.pw_gid)
+        tun = self.folder / "tun"
+        os.mknod(tun, 0o666 | stat.S_IFCHR, os.makedev(10, 200))
+        tun.chmod(0o666)
+        with_tun = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /dev/net/tun && exec "$@"', str(tun)]
+        as_user = ["setpriv", f"--reuid={self.uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
+        self._podman = [*with_tun, *as_user, *self._podman, "--storage-driver", "vfs"]
+        self._environ |= {"HOME": str(self.folder), "XDG_RUNTIME_DIR": str(self._runtime), "USER": self.user}
+
+    def __exit__(self, *_):
+        self.podman("rm", "--force", "--all", "--time", "0", check=False)
+        self._kill_all()
+        super().__exit__()
+        self._kill_all()  # a command leaves one that keeps its namespaces
+        subprocess.run(["umount", "-R", "-l", self._runtime], capture_output=True, check=False)
+        shutil.rmtree(self._runtime, ignore_errors=True)
+        subprocess.run(["userdel", self.user], check=True)
+
+    def _kill_all(self):
+        for entry in os.listdir("/proc"):
+            try:
+                if entry.isdigit() and os.stat(f"/proc/{entry}").st_uid == self.uid:
+                    os.kill(int(entry), signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
 
 
 def _add(tar, name, data):

@@ -1,4 +1,4 @@
-"""Services that run in containers, with a real engine: Podman, as root, with a storage of its own."""
+"""Services that run in containers, with a real engine: Podman, as root and as a user, with a storage of its own."""
 
 import http.client
 import json
@@ -9,14 +9,14 @@ import threading
 import time
 import unittest
 
-from engine import CHECKED, IMAGE, PIPED, Engine
+from engine import CHECKED, IMAGE, PIPED, Engine, RootlessEngine
 from harness import BINARY, Gateway, config, setUpModule
 from runtimes import LIMIT, Conformance, RuntimeCase, together
 
 __all__ = ["setUpModule"]
 
 
-@unittest.skipUnless(os.geteuid() == 0, "Podman without root is not tested")
+@unittest.skipUnless(os.geteuid() == 0, "the engines are made by root")
 class Containers(Conformance, RuntimeCase):
     @classmethod
     def setUpClass(cls):
@@ -269,6 +269,39 @@ class Containers(Conformance, RuntimeCase):
         said = subprocess.run(line, capture_output=True, check=False, timeout=LIMIT, text=True).stdout
         self.assertIn("Podman 4", said)
         self.assertIn("does not have the image localhost/none:1", said)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "the engines are made by root")
+class Rootless(RuntimeCase):
+    """An engine of a user: its containers are reached by ports that it publishes."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = cls.enterClassContext(RootlessEngine())
+
+    def text(self, **settings):
+        return super().text(head=f'[containers]\nsocket = "{self.engine.socket}"\n', **settings)
+
+    def states(self):
+        return [one["State"] for one in self.engine.containers(service="demo")]
+
+    def test_start_freeze_and_stop(self):
+        gateway = self.gateway(container={"image": IMAGE, "port": 8080}, freeze_after="200ms", idle_timeout="10m")
+        self.assertEqual(self.assert_hello(gateway), "1")
+        (found,) = self.engine.containers(service="demo")
+        (published,) = self.engine.inspect(found["Id"])["HostConfig"]["PortBindings"]["8080/tcp"]
+        self.assertEqual(published["HostIp"], "127.0.0.1")
+        if self.engine.json("/info")["CgroupVersion"] == "2":
+            self.assert_eventually(lambda: self.states() == ["paused"], "it is not frozen", LIMIT)
+        else:  # Podman pauses no container of a user there
+            self.assert_said(gateway, "a container is not frozen, and goes on", "cgroup V1")
+            self.assertEqual(self.states(), ["running"])
+        self.assertEqual(self.assert_hello(gateway), "1")
+        gateway.command("stop", "demo")
+        self.assert_eventually(lambda: not self.states(), "it is not removed", LIMIT)
+        self.assertEqual(self.assert_hello(gateway), "2")
+        self.assertEqual(gateway.stop(), 0)
+        self.assertEqual(self.states(), [])
 
 
 if __name__ == "__main__":
