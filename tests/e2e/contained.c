@@ -2,7 +2,7 @@
  *
  * Environment: PORT (8080); AFTER_MS: listens so late; DIES: exits with this status instead; DEAF: ignores SIGTERM.
  * Paths: /exit/N exits with status N; /slow/MS answers so late; /env/NAME; /touch makes the file that `healthy` looks
- * for; anything else: "hello from INSTANCE".
+ * for; /who: "NAME INSTANCE", the name from the environment; anything else: "hello from INSTANCE".
  * Argument `healthy`: exits with 0 if /tmp/healthy is there, for a health check. */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -24,6 +24,11 @@ static void end(int signal) {
     _exit(0);
 }
 
+static const char *instance(void) {
+    const char *text = getenv("PILOTLIGHT_INSTANCE");
+    return text ? text : "nobody";
+}
+
 static void answer(int client, const char *body) {
     char text[4096];
     int length = snprintf(text, sizeof text, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n\r\n%s",
@@ -42,9 +47,11 @@ static void handle(int client, char *path) {
     if (!strncmp(path, "/env/", 5)) {
         const char *value = getenv(path + 5);
         snprintf(body, sizeof body, "%s\n", value ? value : "(none)");
+    } else if (!strcmp(path, "/who")) {
+        const char *name = getenv("NAME");
+        snprintf(body, sizeof body, "%s %s\n", name ? name : "(none)", instance());
     } else {
-        const char *instance = getenv("PILOTLIGHT_INSTANCE");
-        snprintf(body, sizeof body, "hello from %s\n", instance ? instance : "nobody");
+        snprintf(body, sizeof body, "hello from %s\n", instance());
     }
     answer(client, body);
 }

@@ -37,7 +37,7 @@ class Again(Gateway):
         return self.start()
 
     def command(self, *words):
-        line = [str(BINARY), *words, "--config", str(self.folder / "pilotlight.toml")]
+        line = [self._binary, *words, "--config", str(self.folder / "pilotlight.toml")]
         return subprocess.run(line, capture_output=True, check=True, timeout=LIMIT).stdout
 
 
