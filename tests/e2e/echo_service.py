@@ -1,4 +1,4 @@
-"""A pipe service that says what it got: its own name (NAME), the length and the hash of the body, Content-Length."""
+"""A pipe service that says what it got: its own name (NAME), length and hash of the body, Content-Length, X-User."""
 
 import hashlib
 import json
@@ -18,6 +18,7 @@ def handle(request):
         "length": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
         "content_length": request.headers.get("content-length"),
+        "user": request.headers.get("x-user"),
     }
     return 200, {"content-type": "application/json"}, json.dumps(said)
 

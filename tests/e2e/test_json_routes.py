@@ -4,10 +4,13 @@ import gzip
 import hashlib
 import json
 import socket
+import tempfile
 import unittest
+from pathlib import Path
 
 import http2_client
 from harness import BINARY, HERE, PYTHON, Gateway, config, route, service, setUpModule
+from test_access import Decider, basic, htpasswd
 from test_operate import ADMIN, Operated
 
 __all__ = ["setUpModule"]
@@ -149,6 +152,97 @@ class Refused(JsonRoutes):
         text = self.cli(gateway, "explain", "/v1/x", "--data", '{"model": "qwen"}')
         self.assertIn("/v1{model=qwen}", text)
         self.assertIn("service   qwen", text)
+
+
+class Access(JsonRoutes):
+    """No body is looked into for a client that none of the routes lets in."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.users = Path(folder.name) / "users.htpasswd"
+        htpasswd(self.users, "ann", "secret", "-c")
+        self.staff = {"basic": str(self.users)}
+
+    def protect(self, *rules, **settings):
+        """Routes of the services in their order, each with rules of its own; the last one has no field."""
+        services = [service(name, ECHO, env={"NAME": name}) for name in NAMES]
+        fields = [{"json": {"model": name}} for name in NAMES[: len(rules) - 1]] + [{}]
+        routes = [route("/v1", NAMES[at], **fields[at], **rules[at]) for at in range(len(rules))]
+        blocks = [*services, *routes, ADMIN, '[limits]\nbody_timeout = "10m"\n']
+        return self.start(Gateway(BINARY, config(*blocks, dev=True, **settings)))
+
+    def begun(self, gateway, *fields):
+        """The answer to a request of which the head and a piece of the body came."""
+        with socket.create_connection(gateway.address, 20) as connection:
+            head = ["POST /v1/x HTTP/1.1", "Host: a", "Content-Length: 3000000", *map(": ".join, fields), "\r\n"]
+            connection.sendall("\r\n".join(head).encode() + b'{"messages": [')
+            return connection.recv(65536).decode()
+
+    def test_a_wrong_password_is_answered_without_the_body(self):
+        gateway = self.protect({"allow": self.staff}, {"allow": self.staff}, {"allow": self.staff})
+        for fields in ((), basic("ann", "wrong"), [*basic("eve", "secret"), ("Expect", "100-continue")]):
+            answer = self.begun(gateway, *fields)
+            self.assertTrue(answer.startswith("HTTP/1.1 401 "), answer)
+            self.assertIn('Basic realm="restricted"', answer)
+        with http2_client.Client(gateway.address) as client:
+            fields = [(name.lower(), value) for name, value in basic("ann", "wrong")]
+            stream = client.begin("POST", "/v1/x", fields, end=False)
+            client.send(stream, b'{"messages": [')
+            self.assertEqual(client.answer(stream).status, 401)
+        for model, name in (("llama", "llama"), ("qwen", "qwen"), ("other", "plain")):
+            body = {"text": "x" * 300, "model": model}
+            self.assertEqual(self.served(gateway, body, *basic("ann", "secret")), name)
+        self.assertIn("401", self.post(gateway, {"model": "qwen"}, status=401))
+
+    def test_where_one_route_is_open_the_body_decides(self):
+        gateway = self.protect({"allow": self.staff}, {})
+        self.assertEqual(self.served(gateway, {"model": "other"}), "qwen")
+        self.assertEqual(self.served(gateway, {"model": "llama"}, *basic("ann", "secret")), "llama")
+        self.post(gateway, {"model": "llama"}, *basic("ann", "wrong"), status=401)
+        self.assertEqual(self.served(gateway, {"model": "other"}, *basic("ann", "wrong")), "qwen")
+
+    def test_networks(self):
+        gateway = self.protect({"allow": {"networks": ["192.0.2.0/24"]}}, {"deny": {"networks": ["127.0.0.0/8"]}})
+        self.assertTrue(self.begun(gateway).startswith("HTTP/1.1 403 "))
+
+    def test_a_request_is_counted_on_its_own_route(self):
+        rules = {"allow": self.staff}
+        gateway = self.protect(rules | {"limit": {"rate": "2/d"}}, rules | {"limit": {"rate": "3/d"}})
+        ann = basic("ann", "secret")
+        for _ in range(3):
+            self.assertEqual(self.served(gateway, {"model": "other"}, *ann), "qwen")
+        for _ in range(2):
+            self.assertEqual(self.served(gateway, {"model": "llama"}, *ann), "llama")
+        for model in ("llama", "other"):
+            self.post(gateway, {"model": model}, *ann, status=429)
+        self.assertTrue(self.begun(gateway, *ann).startswith("HTTP/1.1 429 "), "no body is read for nothing")
+
+    def test_guesses_are_counted(self):
+        limit = {"rate": "2/d", "by": "client"}
+        gateway = self.protect(*[{"allow": self.staff, "limit": limit}] * 2)
+        statuses = [self.begun(gateway, *basic("ann", f"guess {at}"))[9:12] for at in range(6)]
+        # Two on each of two routes.
+        self.assertEqual(statuses, ["401"] * 4 + ["429"] * 2)
+        self.post(gateway, {"model": "llama"}, *basic("ann", "secret"), status=429)
+
+    def test_an_auth_server_is_asked_once(self):
+        decider = Decider()
+        self.addCleanup(decider.server_close)
+        self.addCleanup(decider.shutdown)
+        url = "http://127.0.0.1:%d/auth" % decider.server_address[1]
+        forward = {"allow": {"forward": {"url": url, "fields": ["X-User"]}}}
+        gateway = self.protect(forward, forward | {"limit": {"rate": "2/d"}}, {"allow": self.staff})
+        self.assertTrue(self.begun(gateway, ("Authorization", "eve")).startswith("HTTP/1.1 403 "))
+        self.assertEqual(len(decider.asked), 1)
+        answer = self.post(gateway, {"model": "llama"}, ("Authorization", "ann"), ("X-User", "eve"))
+        self.assertEqual((answer["name"], answer["user"], len(decider.asked)), ("llama", "ann", 2))
+        self.post(gateway, {"model": "qwen"}, ("Authorization", "bob"))
+        # Another route than the one that asked has the request as it came.
+        self.post(gateway, {"model": "other"}, ("Authorization", "ann"), status=401)
+        for _ in range(2):
+            answer = self.post(gateway, {"model": "other"}, *basic("ann", "secret"), ("X-User", "eve"))
+            self.assertEqual((answer["name"], answer["user"]), ("plain", "eve"))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ use spec::{AdmissionSpec, LimitBy, Preflight, RateScope, RateSpec};
 
 use crate::jwks::KeySources;
 use crate::networks::Networks;
+use crate::timing::Moment;
 
 /// What is known of a request's admission.
 #[derive(Debug, Default)]
@@ -301,12 +302,40 @@ impl Gate {
         rules.into()
     }
 
+    /// What [`at_once`](Self::at_once) would say, open requests and bandwidth aside; nothing is counted.
+    pub(crate) fn peek(&self, counts: &Counts, asker: &Asker<'_, impl AskerFields>) -> Checked {
+        self.look_by(counts, asker, Counts::peek)
+    }
+
     fn look(&self, counts: &Counts, asker: &Asker<'_, impl AskerFields>) -> Checked {
+        self.look_by(counts, asker, Counts::pay)
+    }
+
+    /// A request that was let in here is another route's.
+    pub(crate) fn take_back(&self, counts: &Counts, asker: &Asker<'_, impl AskerFields>) {
+        if let Some((pace, _)) = &self.rate {
+            counts.take_back(self.key(counts, Counted::Rate, asker), *pace);
+        }
+    }
+
+    /// Whether both ask the same of a client, whatever they count.
+    pub(crate) fn asks_the_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.spec, &other.spec)
+            || (&self.spec.allow, &self.spec.deny) == (&other.spec.allow, &other.spec.deny)
+    }
+
+    #[inline]
+    fn look_by(
+        &self,
+        counts: &Counts,
+        asker: &Asker<'_, impl AskerFields>,
+        pay: impl FnOnce(&Counts, KeyHash, Pace, Moment) -> Paid,
+    ) -> Checked {
         if !self.lets_in(asker.address) {
             return Checked::Refused(Box::new(Refusal::Network(asker.address)));
         }
         let Some((pace, limit)) = &self.rate else { return self.credentials_now(asker) };
-        match counts.pay(self.key(counts, Counted::Rate, asker), *pace, asker.now) {
+        match pay(counts, self.key(counts, Counted::Rate, asker), *pace, asker.now) {
             Paid::Until(_) if self.shared.is_some() => Checked::Counted,
             Paid::Until(_) => self.credentials_now(asker),
             Paid::TooEarly(wait) => Checked::Refused(self.too_early(limit, wait)),
@@ -364,7 +393,6 @@ mod tests {
     use crate::admission::rate::{Period, Rate};
     use crate::admission::spec::{AllowSpec, LimitSpec};
     use crate::networks::Network;
-    use crate::timing::Moment;
 
     struct Fields(&'static str, &'static str);
 

@@ -40,6 +40,7 @@ use crate::timing::{Layer, Moment, Timeline};
 use crate::traces::RequestTrace;
 use crate::worker::Worker;
 
+mod access;
 mod admit;
 mod changes;
 mod choice_of_server;
@@ -137,7 +138,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
             let inbound = on_its_way.inbound(passage);
             Box::pin(forward(waiting, inbound, Looked { lookup, redis }))
         }
-        Found::Asks(route) => Box::pin(admit::admit(waiting, on_its_way, route)),
+        Found::Asks(route) => Box::pin(admit::admit(waiting, on_its_way, route, admit::Client::Unknown)),
         Found::Chooses(choice) => Box::pin(choose::choose(waiting, on_its_way, choice)),
         Found::Refused(route, failure) => Box::pin(on_its_way.refuse(waiting, route, failure)),
         Found::Stored(route, verdict, answer) => {

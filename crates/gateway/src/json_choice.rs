@@ -22,6 +22,11 @@ impl Choice {
         (!candidates.is_empty()).then(|| Box::new(Self { candidates, plain: plain.cloned() }))
     }
 
+    /// All routes that the request may get.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.candidates.iter().chain(&self.plain)
+    }
+
     /// A scanner for the fields that its routes ask for.
     pub(crate) fn scanner(&self) -> Scanner {
         let mut names: Vec<&str> = self.rules().flat_map(JsonRule::names).collect();

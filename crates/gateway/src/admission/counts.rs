@@ -76,6 +76,24 @@ impl Counts {
         paid
     }
 
+    /// What [`pay`](Self::pay) would say; nothing is counted.
+    pub(crate) fn peek(&self, key: KeyHash, pace: Pace, now: Moment) -> Paid {
+        let KeyHash(key) = key;
+        let bucket = self.rates.get().map(|buckets| lock(&buckets[key as usize % BUCKETS]));
+        let paid_until = bucket.map_or(0, |bucket| find(&bucket, key).1);
+        pace.pay(paid_until, now.as_ns())
+    }
+
+    /// One of a key that was paid for is not counted after all.
+    pub(crate) fn take_back(&self, key: KeyHash, pace: Pace) {
+        let Some(buckets) = self.rates.get() else { return };
+        let KeyHash(key) = key;
+        let mut bucket = lock(&buckets[key as usize % BUCKETS]);
+        if let Some(place) = bucket.iter_mut().find(|place| place.key == key) {
+            place.paid_until_ns = place.paid_until_ns.saturating_sub(pace.interval_ns);
+        }
+    }
+
     /// Takes over what is known elsewhere of a key that was paid for here.
     pub(crate) fn learn(&self, key: KeyHash, paid_until: PaidUntil) {
         let Some(buckets) = self.rates.get() else { return };
@@ -179,6 +197,21 @@ mod tests {
         // A key of which nothing is owed any more is displaced first.
         let later = now + Duration::from_secs(100 * 3600);
         assert!(is_paid(counts.pay(key, limit, later)));
+    }
+
+    #[test]
+    fn what_is_looked_at_or_taken_back_is_not_counted() {
+        let (counts, now, limit) = (Counts::default(), Moment::now(), pace(1, 2));
+        let key = counts.hash("key");
+        counts.take_back(key, limit);
+        assert!((0..5).all(|_| is_paid(counts.peek(key, limit, now))));
+        assert!(is_paid(counts.pay(key, limit, now)) && is_paid(counts.pay(key, limit, now)));
+        assert!(!is_paid(counts.peek(key, limit, now)));
+        counts.take_back(key, limit);
+        assert!(is_paid(counts.peek(key, limit, now)) && is_paid(counts.pay(key, limit, now)));
+        assert!(!is_paid(counts.pay(key, limit, now)));
+        counts.take_back(counts.hash("other"), limit);
+        assert!(!is_paid(counts.peek(key, limit, now)));
     }
 
     #[test]

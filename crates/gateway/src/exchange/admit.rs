@@ -18,28 +18,52 @@ use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::timing::{Layer, Moment};
 
+/// Whether it was found out who asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Client {
+    Unknown,
+    Verified,
+}
+
 /// Looks at them, and answers the request.
-pub(super) async fn admit(waiting: Waiting, mut request: OnItsWay, route: Arc<Route>) -> (ResponseHead, Outgoing) {
+pub(super) async fn admit(
+    waiting: Waiting,
+    mut request: OnItsWay,
+    route: Arc<Route>,
+    client: Client,
+) -> (ResponseHead, Outgoing) {
     let passed = match &route.gate {
         Some(gate) => {
             let asking = asking(waiting.guard.parts().0, &request.request.head);
-            passes(gate, &route, asking.address(), &mut request).await
+            passes(gate, &route, asking.address(), &mut request, client).await
         }
         None => Ok(()),
     };
     request.record.end_phase(Layer::Route);
-    let found = match passed {
+    match passed {
         Ok(()) => {
             let OnItsWay { worker, record, request: incoming, .. } = &mut request;
-            look(worker, waiting.guard.parts().0, &route, &mut incoming.head, &record.timeline)
+            let found = look(worker, waiting.guard.parts().0, &route, &mut incoming.head, &record.timeline);
+            respond(waiting, request, found).await
         }
-        Err(Turned::Refusal(refusal)) => Found::Refused(Some(route), Failure::Admission(refusal)),
-        Err(Turned::Answer(answer)) => {
+        Err(turned) => turn(waiting, request, route, turned).await,
+    }
+}
+
+/// Answers a request that is not let in.
+pub(super) async fn turn(
+    waiting: Waiting,
+    request: OnItsWay,
+    route: Arc<Route>,
+    turned: Turned,
+) -> (ResponseHead, Outgoing) {
+    match turned {
+        Turned::Refusal(refusal) => request.refuse(waiting, Some(route), Failure::Admission(refusal)).await,
+        Turned::Answer(answer) => {
             request.record.refused(&Refusal::Forward);
-            return here(waiting, &request, Some(&route), *answer).await;
+            here(waiting, &request, Some(&route), *answer).await
         }
-    };
-    respond(waiting, request, found).await
+    }
 }
 
 /// Answers a request by what its route has for it.
@@ -59,11 +83,25 @@ pub(super) async fn respond(waiting: Waiting, request: OnItsWay, found: Found) -
     }
 }
 
-/// Checks the rate, the credentials, and the decision of the auth server.
-async fn passes(gate: &Gate, route: &Route, address: Option<IpAddr>, request: &mut OnItsWay) -> Result<(), Turned> {
+/// Checks the shared rate, and who asks if that is not known.
+async fn passes(
+    gate: &Gate,
+    route: &Route,
+    address: Option<IpAddr>,
+    request: &mut OnItsWay,
+    client: Client,
+) -> Result<(), Turned> {
     let asker = Asker { address, fields: &request.request.head, now: Moment::now() };
     let (counts, tier) = (&request.worker.common.counts, request.worker.second.as_deref());
     gate.count_shared(counts, tier, &asker).await.map_err(Turned::Refusal)?;
+    match client {
+        Client::Unknown => find_out(gate, route, request).await,
+        Client::Verified => Ok(()),
+    }
+}
+
+/// Checks the credentials, and the decision of the auth server.
+pub(super) async fn find_out(gate: &Gate, route: &Route, request: &mut OnItsWay) -> Result<(), Turned> {
     let head = &mut request.request.head;
     if gate.claims().is_some() {
         head.change_fields(|headers| gate.without_claims(headers));

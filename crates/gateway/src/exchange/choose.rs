@@ -11,6 +11,8 @@ use http::header::{CONTENT_ENCODING, EXPECT};
 use http_body::Frame;
 use pilotlight_json_fields::{Progress, Scanner};
 
+use super::access::{self, Denied};
+use super::admit::Client;
 use super::{Found, OnItsWay, Waiting, admit, asking, https, look};
 use crate::admission::{Asker, Checked, Entered};
 use crate::client::outgoing::Outgoing;
@@ -30,6 +32,10 @@ pub(super) async fn choose(
     mut request: OnItsWay,
     choice: Box<Choice>,
 ) -> (ResponseHead, Outgoing) {
+    let verified = match access::check(&waiting, &mut request, &choice).await {
+        Ok(verified) => verified,
+        Err(denied) => return deny(waiting, request, denied).await,
+    };
     let picked = pick(&mut waiting, &mut request, &choice).await;
     drop(choice);
     request.record.end_phase(Layer::Route);
@@ -38,9 +44,35 @@ pub(super) async fn choose(
         Err(failure) => return request.refuse(waiting, None, failure).await,
     };
     request.record.routed(&route.series);
+    match verified {
+        Some(verified) if verified.is_by(&route) => {
+            if let Some(gate) = &route.gate {
+                request.record.admitted(gate, verified.place, waiting.guard.parts().0.peer());
+            }
+            return admit::admit(waiting, request, route, Client::Verified).await;
+        }
+        Some(verified) => verified.take_back(&waiting, &mut request),
+        None => {}
+    }
     match enter(&waiting, &mut request, &route) {
-        Found::Asks(route) => admit::admit(waiting, request, route).await,
+        Found::Asks(route) => admit::admit(waiting, request, route, Client::Unknown).await,
         found => admit::respond(waiting, request, found).await,
+    }
+}
+
+/// Answers a request whose body is not looked into.
+async fn deny(waiting: Waiting, request: OnItsWay, denied: Denied) -> (ResponseHead, Outgoing) {
+    request.record.end_phase(Layer::Route);
+    let route = match &denied {
+        Denied::AtOnce(found) => found.route_of(),
+        Denied::Turned(route, _) => Some(route),
+    };
+    if let Some(route) = route {
+        request.record.routed(&route.series);
+    }
+    match denied {
+        Denied::AtOnce(found) => admit::respond(waiting, request, found).await,
+        Denied::Turned(route, turned) => admit::turn(waiting, request, route, turned).await,
     }
 }
 
