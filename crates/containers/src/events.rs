@@ -22,8 +22,11 @@ pub struct Events(pub(crate) Values);
 
 #[derive(Deserialize)]
 struct Told {
-    #[serde(rename = "Action", alias = "status", default)]
-    action: String,
+    /// Docker and Podman send both; the older name is alone in some versions.
+    #[serde(rename = "Action", default)]
+    action: Option<String>,
+    #[serde(default)]
+    status: Option<String>,
     #[serde(rename = "Actor", default)]
     actor: Actor,
 }
@@ -44,7 +47,13 @@ impl Events {
     /// Nothing is lost.
     pub async fn next(&mut self) -> Result<Option<Event>, EngineError> {
         let told = self.0.next::<Told>().await?;
-        Ok(told.map(|told| Event { id: told.actor.id, action: told.action }))
+        Ok(told.map(Event::from))
+    }
+}
+
+impl From<Told> for Event {
+    fn from(Told { action, status, actor }: Told) -> Self {
+        Self { id: actor.id, action: action.or(status).unwrap_or_default() }
     }
 }
 
@@ -104,12 +113,15 @@ mod tests {
             &br#"{"Action":"die","Actor":{"ID":"a1"}}
 {"status":"start","Actor":{"ID":"b2"}}{"Action":"heal"#[..],
         );
-        let next = |read: &mut BytesMut| first::<Told>(read).unwrap().map(|told| (told.action, told.actor.id));
+        let next =
+            |read: &mut BytesMut| first::<Told>(read).unwrap().map(Event::from).map(|event| (event.action, event.id));
         assert_eq!(next(&mut read), Some(("die".to_owned(), "a1".to_owned())));
         assert_eq!(next(&mut read), Some(("start".to_owned(), "b2".to_owned())));
         assert_eq!(next(&mut read), None);
         read.extend_from_slice(b"th\"}");
         assert_eq!(next(&mut read), Some(("health".to_owned(), String::new())));
+        let podman = r#"{"status":"died","id":"c3","from":"i","Type":"container","Action":"died","Actor":{"ID":"c3"}}"#;
+        assert_eq!(next(&mut BytesMut::from(podman)), Some(("died".to_owned(), "c3".to_owned())));
         assert!(first::<Told>(&mut BytesMut::from(&b"nonsense"[..])).is_err());
     }
 }

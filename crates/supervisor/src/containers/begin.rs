@@ -75,7 +75,7 @@ pub(super) async fn begin(
             // An engine that was killed may have left half of a container, which nothing starts any more.
             Err(Obstacle::Lasting(why)) if was_cut && recipe.image().is_some() && tries < MAX_HALVES => {
                 tries += 1;
-                discard(shared, taken).await;
+                discard(shared, taken, lines);
                 shared.waits(id, why).await;
             }
             Err(Obstacle::Lasting(why)) => return Err(NotStarted::Reason(why)),
@@ -145,11 +145,14 @@ struct Try {
     number: u32,
 }
 
-/// Removes what a start has come to.
-async fn discard(shared: &Shared, taken: &mut Option<String>) {
+/// Has removed what a start has come to. The start does not wait for that: an engine takes seconds for what it was
+/// killed over.
+fn discard(shared: &Arc<Shared>, taken: &mut Option<String>, tasks: &mut JoinSet<()>) {
     let Some(container) = taken.take() else { return };
     shared.give_back(&container);
-    shared.remove(&container).await;
+    shared.remove_later(&container);
+    let shared = Arc::clone(shared);
+    tasks.spawn(async move { shared.sweep().await });
 }
 
 /// A container that runs: one that was left, one that is there, or a new one. May be called again after an error.

@@ -87,33 +87,36 @@ impl Shared {
 }
 
 impl Shared {
-    /// Removes a container of our making; if that cannot be now, later.
-    pub(super) async fn remove(&self, container: &str) {
-        if let Err(error) = self.engine.remove(container).await {
-            tracing::debug!(%error, container = %short(container), "a container is removed later");
-            self.remove_later(container);
-        }
-    }
-
-    /// Beyond [`MAX_LEFTOVERS`] the next start of the gateway does it.
+    /// A container of our making is removed by the next [`sweep`](Self::sweep); beyond [`MAX_LEFTOVERS`] by the next
+    /// start of the gateway.
     pub(super) fn remove_later(&self, container: &str) {
-        let mut leftovers = self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leftovers = self.leftovers();
         if leftovers.len() < MAX_LEFTOVERS && !leftovers.iter().any(|one| one == container) {
             leftovers.push(container.to_owned());
         }
     }
 
-    /// Removes what could not be removed before; those that still cannot be are kept for the next time.
+    /// Removes what is to be removed later; what cannot be is kept for the next time, and so is the rest if this ends
+    /// before it is through.
     pub(super) async fn sweep(&self) {
-        let leftovers = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
+        let leftovers = self.leftovers().clone();
         for container in leftovers {
-            self.remove(&container).await;
+            match self.engine.remove(&container).await {
+                Ok(()) => self.leftovers().retain(|one| *one != container),
+                Err(error) => {
+                    tracing::debug!(%error, container = %short(&container), "a container is removed later");
+                }
+            }
         }
     }
 
     /// Whether there is something to sweep.
     pub(super) fn is_swept(&self) -> bool {
-        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.leftovers().is_empty()
+    }
+
+    fn leftovers(&self) -> MutexGuard<'_, Vec<String>> {
+        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
