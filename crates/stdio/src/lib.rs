@@ -9,7 +9,8 @@
 //!  streams             which message goes to which event stream of a session; what is kept to be sent again
 //!  headers             what the fields of a request must be: Origin, Accept, those that repeat the body
 //!  reply               answers of the adapter itself: errors, events
-//!  program             one process: bounded lines, and its end: stdin closed, SIGTERM, SIGKILL
+//!  lines               lines of bounded length
+//!  program             one process: its lines, and its end: stdin closed, SIGTERM, SIGKILL
 //!  crew                all processes of the adapter: how many there may be, and their end
 //!  session             a client's own process, from `initialize` to DELETE or idleness (MCP until 2025-11-25)
 //!  turn                a process that has one request at a time, of any client (MCP since 2026-07-28, and `lines`)
@@ -27,6 +28,7 @@ mod crew;
 mod endpoint;
 mod events;
 mod headers;
+mod lines;
 mod message;
 mod program;
 mod reply;
@@ -36,4 +38,5 @@ mod streams;
 mod turn;
 
 pub use adapter::{COMMAND, RunError, command, run};
+pub use lines::{Line, Lines};
 pub use settings::{Mode, StdioOptions, Timeouts};

@@ -3,8 +3,9 @@
 use crate::crew::{Crew, Member, NotStarted, left, locked, messages_of};
 use crate::events::{EventBody, Source};
 use crate::headers::{Accepted, PRIMING};
+use crate::lines::Line;
 use crate::message::{Kind, Message};
-use crate::program::{Line, Program, status, write_line};
+use crate::program::{Program, status, write_line};
 use crate::reply::{self, code};
 use crate::streams::{EventId, First, OpenError, Reader, Streams};
 use bytes::Bytes;

@@ -6,8 +6,9 @@
 
 use crate::crew::{Crew, Member, NotStarted, left, locked, messages_of, warn};
 use crate::events::Source;
+use crate::lines::Line;
 use crate::message::{Kind, id_of};
-use crate::program::{Line, Program, status, write_line};
+use crate::program::{Program, status, write_line};
 use crate::reply::{self, code};
 use crate::streams::EventId;
 use bytes::Bytes;

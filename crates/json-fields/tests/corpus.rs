@@ -1,0 +1,37 @@
+//! Replays the corpus of the fuzz target `json_fields`, and makes more at random.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its corpus has failed")]
+
+use proptest::prelude::*;
+
+#[path = "../../../fuzz/checks/json_fields.rs"]
+mod json_fields;
+#[path = "../../../fuzz/replay.rs"]
+#[expect(dead_code, reason = "the corpus is not mutated by its own means here")]
+mod replay;
+
+#[test]
+fn replayed() {
+    replay::replay("json_fields", json_fields::check);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(replay::cases()))]
+
+    #[test]
+    fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..100)) {
+        json_fields::check(&data);
+    }
+
+    /// Objects with the fields that are looked for.
+    #[test]
+    fn any_fields(
+        mode: u8,
+        fields in proptest::collection::vec(
+            "\"(model|stream|m|mode|\\PC{0,3})\":(\"[a-z\\\\\"u0-9]{0,9}\"|[0-9\\[\\]{}:,\" a-z]{0,9})", 0..5),
+    ) {
+        let mut data = vec![mode];
+        data.extend_from_slice(format!("{{{}}}", fields.join(",")).as_bytes());
+        json_fields::check(&data);
+    }
+}
