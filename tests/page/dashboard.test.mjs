@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
-import { request } from 'node:http';
+import { createServer, request } from 'node:http';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 
@@ -69,8 +69,8 @@ after(async () => {
 });
 
 /** The page of a dashboard that has shown everything once. Whatever its policy refuses, and whatever ran, is a complaint. */
-async function show(options = {}) {
-  const ui = await dashboard(gateway);
+async function show(options = {}, of = gateway) {
+  const ui = await dashboard(of);
   opened.push(ui.stop);
   const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
   opened.unshift(() => context.close());
@@ -229,6 +229,55 @@ test('output comes as it is printed, and can be paused', async () => {
   await print('the last one'); // of so many lines at once some are dropped, and the page says how many
   await until(page, '#log', 'the last one');
   assert.ok(await page.locator('#log > div').count() <= 500, 'the lines that are shown are bounded');
+  assert.deepEqual(complaints, []);
+});
+
+/** An answer of its own port, or none. */
+async function server(status) {
+  const made = createServer((_, answer) => { answer.writeHead(status); answer.end(); });
+  await new Promise((resolve) => { made.listen(0, '127.0.0.1', resolve); });
+  opened.push(() => new Promise((resolve) => { made.close(resolve); made.closeAllConnections(); }));
+  return `127.0.0.1:${made.address().port}`;
+}
+
+test('groups show their budget, who runs and who waits; servers their health and their share', async () => {
+  const [well, other, failing] = [await server(200), await server(200), await server(503)];
+  const model = (name) => [`[services.${name}]`, 'command = ["python3", "-B", "service.py"]', 'transport = "http"', 'socket = "tcp"',
+    'in_group = "models"', 'group_memory = "300MiB"', 'queue = { timeout = "10m" }', '[[routes]]', `path = "/${name}"`, `service = "${name}"`];
+  const lines = [
+    '[groups.models]', 'max_running = 1', 'memory = "512MiB"', 'grace = "1h"', ...model('llama'), ...model('qwen'),
+    '[services.many]', `url = [${[well, other, failing].map((address) => `"http://${address}"`).join(', ')}]`,
+    'balance = { weights = [3, 1, 1], max_failures = 1, eject_time = "5m" }',
+    '[[routes]]', 'path = "/"', 'service = "many"', 'cache = false',
+  ];
+  const own = await start(lines, (folder) => {
+    const slow = '\n        while self.path.endswith("/slow") and not os.path.exists("go"):\n            time.sleep(0.01)';
+    writeFileSync(join(folder, 'service.py'), SERVICE.replace('import os,', 'import os, time,').replace('    def do_GET(self):', `$&${slow}`));
+  }, { admin: true, log: 'ignore' });
+  opened.push(own.stop);
+  const { page, complaints } = await show({}, own);
+  await until(page, '#groups', 'models 0 of 1 running, 0 B of 512.0 MiB');
+  assert.equal((await fetch(`${own.url}/llama`)).status, 200);
+  await until(page, '#groups', 'models 1 of 1 running, 300.0 MiB of 512.0 MiB');
+  await until(page, '#groups', 'llama runs');
+  const busy = fetch(`${own.url}/llama/slow`);
+  await page.waitForFunction(() => services.get('llama').in_flight === 1);
+  const waiting = fetch(`${own.url}/qwen`);
+  await until(page, '#groups', 'qwen 1 waiting: ');
+  for (let tries = 0; tries < 30; tries += 1) await fetch(`${own.url}/`);
+  await selectService(page, 'many');
+  await until(page, '#servers', 'ejected for 4 min');
+  const rows = await page.locator('#servers tr').allTextContents();
+  assert.deepEqual(rows.map((row) => [row.includes('well'), /[0-9]+ %|–$/.exec(row)[0]]), [[true, '75 %'], [true, '25 %'], [false, '–']]);
+  await page.locator('#detail').screenshot({ path: join(screenshots, 'dashboard-servers.png') });
+  await page.locator('.panels').screenshot({ path: join(screenshots, 'dashboard-groups.png') });
+  await assertAccessible(page, 'wcag22aa');
+  assert.deepEqual(await page.evaluate(tooWide), { overflow: 0, names: [] });
+  writeFileSync(join(own.folder, 'go'), '');
+  assert.deepEqual([(await busy).status, (await waiting).status], [200, 200]);
+  await until(page, '#groups', 'qwen runs');
+  await selectService(page, 'llama');
+  await page.locator('#servers-box').waitFor({ state: 'hidden' });
   assert.deepEqual(complaints, []);
 });
 

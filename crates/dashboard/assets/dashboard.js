@@ -8,6 +8,10 @@ const MAX_HISTORY = 61;
 const MAX_LINES = 500;
 /** Characters of one event or line that is not over yet. */
 const MAX_PENDING = 32 * 1024 * 1024;
+/** Servers of a service that are shown. */
+const MAX_SERVERS = 200;
+/** Items of a list in the overview. */
+const MAX_ITEMS = 50;
 /** Milliseconds. */
 const DETAIL_PERIOD = 2000;
 const SILENCE = 6000;
@@ -35,6 +39,7 @@ let token = null;
 let services = new Map();
 let order = [];
 let shown = [];
+let shownGroups = null;
 let current = null;
 let selected = null;
 let past = [];
@@ -216,6 +221,7 @@ function receive(event) {
   past.push({ at: event.at, gateway: event.gateway });
   if (past.length > MAX_HISTORY) past.shift();
   overview(event.gateway);
+  groups(event.gateway.groups ?? []);
   if (event.certificates) certificates(event.certificates);
   list();
   performance.measure('update', 'update-begin');
@@ -335,12 +341,43 @@ function certificates({ certificates: all, names }) {
   }
   items.sort(([one], [other]) => one - other);
   say($('certificates-note'), items.length === 0 ? 'none' : '');
-  for (const [, name, text, kind] of items.slice(0, 50)) {
+  for (const [, name, text, kind] of items.slice(0, MAX_ITEMS)) {
     const item = element('li');
     item.append(element('strong', '', name), ' ', element('span', kind, text));
     list.append(item);
   }
-  if (items.length > 50) list.append(element('li', 'note', `and ${items.length - 50} more: pilotlight certificates`));
+  if (items.length > MAX_ITEMS) list.append(element('li', 'note', `and ${items.length - MAX_ITEMS} more: pilotlight certificates`));
+}
+
+/** Who shares a budget: how much of it is used, who runs, who waits and for what. */
+function groups(all) {
+  $('groups-box').hidden = all.length === 0;
+  const items = all.slice(0, MAX_ITEMS).map((group) => {
+    const budget = [];
+    if (number(group.max_running) !== null) budget.push(`${count(group.running)} of ${count(group.max_running)} running`);
+    if (number(group.max_memory_bytes) !== null) budget.push(`${size(group.memory_bytes)} of ${size(group.max_memory_bytes)}`);
+    if (group.waiting > 0) budget.push(`${count(group.waiting)} waiting`);
+    const isFull = number(group.max_running) !== null && group.running >= group.max_running;
+    const item = element('li');
+    const members = element('ul', 'facts');
+    members.append(...(group.services ?? []).filter((one) => one.running > 0 || one.waiting > 0).slice(0, MAX_ITEMS).map((one) => {
+      const member = element('li');
+      const kind = one.waiting > 0 ? 'warn' : 'good';
+      const does = [];
+      if (one.running > 0) does.push(one.running > 1 ? `runs (${count(one.running)})` : 'runs');
+      if (one.waiting > 0) does.push(`${count(one.waiting)} waiting${one.held_back ? `: ${printable(one.held_back)}` : ''}`);
+      member.append(`${printable(one.name)} `, element('span', kind, does.join(', ')));
+      return member;
+    }));
+    item.append(element('strong', '', printable(group.name)), ' ', element('span', isFull && group.waiting > 0 ? 'warn' : '', budget.join(', ')), members);
+    return item;
+  });
+  if (all.length > MAX_ITEMS) items.push(element('li', 'note', `and ${all.length - MAX_ITEMS} more: pilotlight status`));
+  // What has not changed is not laid out again.
+  const made = element('ul');
+  made.append(...items);
+  if (!made.isEqualNode(shownGroups)) $('groups').replaceChildren(...made.cloneNode(true).children);
+  shownGroups = made;
 }
 
 // ---- The list: only rows that are seen are there
@@ -466,7 +503,7 @@ function open(name) {
   $('main').classList.add('open');
   $('detail').hidden = false;
   say($('detail-head'), printable(name));
-  for (const id of ['detail-error', 'detail-output', 'instances-box']) $(id).hidden = true;
+  for (const id of ['detail-error', 'detail-output', 'instances-box', 'servers-box']) $(id).hidden = true;
   $('detail-facts').replaceChildren();
   say($('detail-state'), '');
   bars($('layers'), []);
@@ -507,6 +544,26 @@ function pairs(list, all) {
   list.replaceChildren(...all.flatMap(([name, text]) => [element('dt', '', name), element('dd', '', text)]));
 }
 
+/** Servers of a service, and the share of the requests that each gets where all have as many open. */
+function servers(all) {
+  $('servers-box').hidden = all.length < 2;
+  const well = all.filter((one) => one.state === 'in');
+  // If all are left out, all are asked.
+  const asked = well.length > 0 ? well : all;
+  const first = Math.min(...asked.map((one) => number(one.priority) ?? 0));
+  const drawn = asked.filter((one) => (number(one.priority) ?? 0) === first);
+  const weights = drawn.reduce((sofar, one) => sofar + (number(one.weight) ?? 0), 0);
+  $('servers').replaceChildren(...all.slice(0, MAX_SERVERS).map((one) => {
+    const back = number(one.back_in_seconds) === null ? '' : ` for ${span(one.back_in_seconds)}`;
+    const name = one.host ? `${printable(one.host)} (${printable(one.address)})` : printable(one.address);
+    const share = drawn.includes(one) ? percent(number(one.weight) ?? 0, weights) : '–';
+    const row = element('tr');
+    row.append(element('td', '', name), element('td', one.state === 'in' ? 'good' : 'bad', `${one.state === 'in' ? 'well' : printable(one.state)}${back}`));
+    row.append(...[count(one.open), count(one.weight), share].map((text) => element('td', '', text)));
+    return row;
+  }));
+}
+
 function detail(service) {
   const [state, kind] = stateOf({ ...service, circuit: service.circuit?.state });
   say($('detail-state'), state);
@@ -541,6 +598,7 @@ function detail(service) {
   });
   $('instances-box').hidden = rows.length === 0;
   $('instances').replaceChildren(...rows);
+  servers(service.servers ?? []);
   const layers = {};
   for (const [name, times] of Object.entries(service.layers ?? {})) layers[name] = number(times.sum_ms) ?? 0;
   const phases = Object.entries(service.start_phases ?? {}).map(([name, times]) => `${printable(name)} ${time(times.p50_ms)}`);

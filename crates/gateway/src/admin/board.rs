@@ -86,6 +86,8 @@ pub(super) struct Facts {
     pub(super) in_flight: u64,
     pub(super) hits: u64,
     pub(super) queue: Option<usize>,
+    /// Whether it shares a budget with others.
+    pub(super) is_grouped: bool,
     /// Of the last minutes.
     pub(super) p50_ns: Option<u64>,
     pub(super) p99_ns: Option<u64>,

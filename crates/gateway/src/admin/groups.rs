@@ -25,7 +25,7 @@ pub(super) struct Group {
 }
 
 /// Every group that a service is in, by its name.
-pub(super) fn all(services: &[ServiceTarget]) -> BTreeMap<String, Group> {
+pub(super) fn all<'a>(services: impl IntoIterator<Item = &'a ServiceTarget>) -> BTreeMap<String, Group> {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     for service in services {
         let ServiceTarget::Managed(service, _) = service else { continue };
@@ -54,7 +54,7 @@ impl Group {
 }
 
 /// For reports.
-pub(super) fn status(services: &[ServiceTarget]) -> Value {
+pub(super) fn status<'a>(services: impl IntoIterator<Item = &'a ServiceTarget>) -> Value {
     let shown = |(name, group): (String, Group)| {
         json!({
             "name": name,

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::board::{Counted, Facts, Row, Shown, Timed, Whole};
 use super::shared::Shared;
-use super::{certificates, memory, status};
+use super::{certificates, groups, memory, status};
 use crate::admission::refusal::Refused;
 use crate::metrics::recent::{Recent, RecentTimes};
 use crate::metrics::sums::{Counts, Times};
@@ -121,7 +121,9 @@ impl Shown {
         }
         self.whole.per_second = per_second(self.whole.counts.requests(), counts.requests());
         self.whole.counts = counts;
-        self.whole.told = self.whole.tell(shared, window);
+        let grouped = self.rows.iter().zip(services).filter(|(row, _)| row.facts.is_grouped).map(|(_, target)| target);
+        let groups = groups::status(grouped);
+        self.whole.told = self.whole.tell(shared, window, groups);
     }
 
     /// Reads the times of the services that have answered something since the last look, and those of all together. A
@@ -213,6 +215,7 @@ impl Facts {
             serving,
             ending: status.instances.len() - serving,
             queue: Some(service.waiting()),
+            is_grouped: status.spec.group.is_some(),
             memory_bytes: memory.filter(|_| !status.instances.is_empty()),
             failures: status.failures,
             error: error.map(|error| error.reason.chars().take(MAX_ERROR).collect::<String>().into()),
@@ -222,7 +225,7 @@ impl Facts {
 }
 
 impl Whole {
-    fn tell(&self, shared: &Shared, window: Duration) -> Value {
+    fn tell(&self, shared: &Shared, window: Duration, groups: Value) -> Value {
         let counts = &self.counts;
         let (opened, closed) = status::connections(shared);
         let quantile = |per_mille| self.recent.warm.quantile_ns(per_mille).map(milliseconds);
@@ -260,6 +263,7 @@ impl Whole {
             "refused": some(Refused::ALL.iter().map(|why| why.name()).zip(counts.refused)),
             "layers_ms": layers,
             "cache": cache,
+            "groups": groups,
         })
     }
 }
