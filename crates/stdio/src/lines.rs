@@ -40,7 +40,8 @@ impl<R: AsyncReadExt + Unpin> Lines<R> {
         self.searched = 0;
     }
 
-    /// The next line. What has no line end before the end of all is none. Behind a line that is too long nothing is read.
+    /// The next line. What has no line end before the end of all is none. Behind a line that is too long nothing is
+    /// read.
     ///
     /// # Errors
     /// Those of the source.
