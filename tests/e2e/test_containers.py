@@ -16,7 +16,7 @@ from runtimes import LIMIT, Conformance, RuntimeCase, together
 __all__ = ["setUpModule"]
 
 
-@unittest.skipUnless(os.geteuid() == 0, "the engines are made by root")
+@unittest.skipUnless(os.geteuid() == 0, "not here: the engines are made by root")
 class Containers(Conformance, RuntimeCase):
     @classmethod
     def setUpClass(cls):
@@ -271,7 +271,7 @@ class Containers(Conformance, RuntimeCase):
         self.assertIn("does not have the image localhost/none:1", said)
 
 
-@unittest.skipUnless(os.geteuid() == 0, "the engines are made by root")
+@unittest.skipUnless(os.geteuid() == 0, "not here: the engines are made by root")
 class Rootless(RuntimeCase):
     """An engine of a user: its containers are reached by ports that it publishes."""
 
