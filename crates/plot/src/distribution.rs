@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
+use crate::lines::{legend, looks, name, sample};
 use crate::markup::{Markup, tag};
 use crate::picture::{Kind, Picture, label, level, upright};
 use crate::scale::{Scale, time};
@@ -19,9 +20,6 @@ const LEADER: f64 = 22.0;
 /// Up to 99.999 %.
 const MAX_NINES: f64 = 5.0;
 const POINTS: u32 = 160;
-/// Of the looks of peers; the rules have as many.
-const LOOKS: usize = 6;
-const SUBJECT_LOOKS: usize = 3;
 const STEPS: [(&str, f64); 6] =
     [("50 %", 0.301), ("90 %", 1.0), ("99 %", 2.0), ("99.9 %", 3.0), ("99.99 %", 4.0), ("99.999 %", 5.0)];
 
@@ -92,22 +90,7 @@ impl Distribution {
         let axes = Axes { x, y, nines };
         let mut body = Markup::new();
         self.grid(&axes, &mut body);
-        let (mut peers, mut subjects) = (0, 0);
-        let looks: Vec<String> = self
-            .curves
-            .iter()
-            .map(|curve| match curve.kind {
-                Kind::Peer => {
-                    peers += 1;
-                    format!("curve k{}", (peers - 1) % LOOKS)
-                }
-                Kind::Subject => {
-                    subjects += 1;
-                    format!("curve subject s{}", (subjects - 1) % SUBJECT_LOOKS)
-                }
-                kind => format!("curve {}", kind.class()),
-            })
-            .collect();
+        let looks = looks(self.curves.iter().map(|curve| curve.kind));
         // What it is about lies on top.
         let order = |subject| move |(curve, _): &(&Curve, &String)| (curve.kind == Kind::Subject) == subject;
         for (curve, look) in self
@@ -119,10 +102,13 @@ impl Distribution {
         {
             body.push(tag("path").class(look).attribute("d", path(curve, &axes)).with(tag("title").text(&curve.label)));
         }
-        let height = if narrow { self.legend(&looks, width, &mut body) } else { HEIGHT };
-        if !narrow {
+        let height = if narrow {
+            let names = self.curves.iter().map(|curve| (curve.label.as_str(), curve.kind));
+            legend(names, &looks, LEFT..width, HEIGHT, &mut body)
+        } else {
             self.names(&looks, &axes, width, &mut body);
-        }
+            HEIGHT
+        };
         Picture::new(&self.title, width, height, body)
     }
 
@@ -163,27 +149,10 @@ impl Distribution {
                 ),
             );
             body.push(sample(look, right + LEADER - 4.0, place));
-            let name = if curve.kind == Kind::Subject { "strong" } else { "name" };
             let begin = right + LEADER + 22.0;
-            body.push(label(begin, place, name, &text::fitted(&curve.label, width - begin)));
+            body.push(label(begin, place, name(curve.kind), &text::fitted(&curve.label, width - begin)));
         }
     }
-
-    /// Below the picture; gives the height of both.
-    fn legend(&self, looks: &[String], width: f64, body: &mut Markup) -> f64 {
-        let mut y = HEIGHT + text::LINE / 2.0;
-        for (curve, look) in self.curves.iter().zip(looks) {
-            body.push(sample(look, LEFT - 30.0, y));
-            let name = if curve.kind == Kind::Subject { "strong" } else { "name" };
-            body.push(label(LEFT, y, name, &text::fitted(&curve.label, width - LEFT)));
-            y += text::LINE + 2.0;
-        }
-        y
-    }
-}
-
-fn sample(look: &str, x: f64, y: f64) -> Markup {
-    tag("path").class(look).attribute("d", format_args!("M{x:.1} {y:.1}h22")).into()
 }
 
 fn path(curve: &Curve, axes: &Axes) -> String {

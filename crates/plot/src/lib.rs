@@ -1,5 +1,5 @@
 //! What was measured as pictures: [`Bars`] with intervals, [`Distribution`]s of times, [`Intervals`] of ratios,
-//! [`Waterfall`]s of phases. `pilotlight lab` and `pilotlight redis bench` draw with it.
+//! [`Waterfall`]s of phases, [`Trend`]s over commits. `pilotlight lab` and `pilotlight redis bench` draw with it.
 //!
 //! Each is data that becomes a [`Picture`] of a wanted width; a picture is markup for a page, or a file of its own.
 //! Colours are the variables of [`THEME`], so that a picture follows its page, and a file the reader's system, from
@@ -12,12 +12,14 @@
 mod bars;
 mod distribution;
 mod intervals;
+mod lines;
 pub mod markup;
 mod picture;
 mod plain;
 mod scale;
 mod style;
 mod text;
+mod trend;
 mod waterfall;
 
 pub use bars::{Bar, Bars};
@@ -25,4 +27,5 @@ pub use distribution::{Curve, Distribution};
 pub use intervals::{Interval, Intervals, Tone};
 pub use picture::{Kind, Picture, Range};
 pub use style::{RULES, THEME};
+pub use trend::{Line, Trend};
 pub use waterfall::{Course, Waterfall};
