@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use crate::clients::{Clients, ClientsArguments};
+use crate::compare::{self, CompareArguments};
 use crate::equals::Equals;
 use crate::experiment::judge::{self, judge};
 use crate::experiment::model::{Report, Results, SCHEMA};
@@ -20,6 +21,7 @@ use crate::factors::Study;
 use crate::figures::{self, FiguresArguments};
 use crate::gate::{self, GateArguments};
 use crate::gateway::{Gateway, GatewayArguments};
+use crate::history::{self, HistoryArguments};
 use crate::machine::{self, Machine};
 use crate::rest::{Rest, RestArguments};
 use crate::show::{self, Files, ShowArguments};
@@ -133,11 +135,25 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
   pilotlight lab show report/report.json --html --out /tmp/page
   pilotlight lab show report/report.json --text      tables, on the terminal")]
     Show(ShowArguments),
+    /// Compare each figure of two stored reports
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareArguments),
+    /// Each figure of stored reports over commits, for each kind of processor
+    #[command(after_help = "Examples, in a checkout:
+  pilotlight lab history                             tables of all that lab/reports has and had
+  pilotlight lab history --only cache/cached,rest    only these
+  pilotlight lab history --out history/              a page with pictures")]
+    History(HistoryArguments),
     /// Write the figures of stored reports into the marked places of documents
     #[command(after_help = figures::HELP)]
     Figures(FiguresArguments),
 }
 
+const COMPARE_EXAMPLES: &str = "Examples:
+  pilotlight lab compare before/report.json after/report.json
+  pilotlight lab compare lab/reports/2026-11-22-cache.json report/report.json --json
+
+Exit codes: 0 nothing is worse, 1 something is, or the two have no figure in common, 2 usage.";
 const ALL_EXAMPLES: &str = "Examples:
   pilotlight lab all --list                          what there is to measure, and what is missing for it
   pilotlight lab all --quick                         two minutes at most, to see whether everything works
@@ -248,6 +264,8 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         }
         Some(Mode::Rest(arguments)) => run_experiments(&[Box::new(Rest::asked(arguments))], &arguments.common),
         Some(Mode::Show(arguments)) => show::run(arguments).map(|()| Completeness::Complete),
+        Some(Mode::Compare(arguments)) => compare::run(arguments),
+        Some(Mode::History(arguments)) => history::run(arguments).map(|()| Completeness::Complete),
         Some(Mode::Figures(arguments)) => figures::run(arguments),
         None => run_experiments(&catalogue::all(), &Common { list: true, ..Common::default() }),
     }

@@ -8,6 +8,7 @@
 
 pub mod catalogue;
 pub mod judge;
+pub mod measures;
 pub mod model;
 pub mod noise;
 pub mod run;

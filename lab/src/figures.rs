@@ -1,7 +1,9 @@
 //! `pilotlight lab figures`: the figures in documents are those of stored reports, and nobody types them.
 
 mod blocks;
+pub(crate) mod places;
 mod select;
+mod stale;
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +13,13 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use crate::command::Completeness;
+use crate::git::Git;
+use crate::show;
 use select::Reports;
+use stale::Quoted;
+
+/// Those of a checkout that have figures.
+const DOCUMENTS: [&str; 2] = ["docs/figures.md", "README.md"];
 
 /// What places say, and what becomes of them.
 pub const HELP: &str = "\
@@ -38,19 +46,24 @@ Each experiment is to be in one of the reports.
 Examples:
   pilotlight lab figures --report lab/reports/NAME.json README.md docs/figures.md
   pilotlight lab figures --report lab/reports/NAME.json --check README.md docs/figures.md
-  pilotlight lab figures --report cache.json --report rest.json docs/figures.md";
+  pilotlight lab figures --report cache.json --report rest.json docs/figures.md
+  pilotlight lab figures --stale                     which are older than what they measure; fails never";
 
 /// What `pilotlight lab figures` takes.
 #[derive(Args, Clone, Debug)]
 pub struct FiguresArguments {
     /// A stored report; can be given more than once
-    #[arg(long = "report", value_name = "REPORT.json", required = true)]
+    #[arg(long = "report", value_name = "REPORT.json", required_unless_present = "stale")]
     reports: Vec<PathBuf>,
     /// Change nothing; fail where a document says something else than the report
     #[arg(long)]
     check: bool,
+    /// Change nothing; say which figures are older than the last change of what they measure. Reports and documents are
+    /// those of the checkout unless given
+    #[arg(long, conflicts_with = "check")]
+    stale: bool,
     /// The documents
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", required_unless_present = "stale")]
     files: Vec<PathBuf>,
 }
 
@@ -59,6 +72,9 @@ pub struct FiguresArguments {
 /// # Errors
 /// A report or a document cannot be read, a place names what the reports do not have, or a document has no place.
 pub fn run(arguments: &FiguresArguments) -> anyhow::Result<Completeness> {
+    if arguments.stale {
+        return stale(arguments);
+    }
     let reports = Reports::read(&arguments.reports)?;
     let mut documents = Vec::new();
     for file in &arguments.files {
@@ -86,6 +102,29 @@ pub fn run(arguments: &FiguresArguments) -> anyhow::Result<Completeness> {
         say(format!("to write what was measured: pilotlight lab figures{words}"))?;
         return Ok(Completeness::Failures);
     }
+    Ok(Completeness::Complete)
+}
+
+fn stale(arguments: &FiguresArguments) -> anyhow::Result<Completeness> {
+    let (mut reports, mut files) = (arguments.reports.clone(), arguments.files.clone());
+    if reports.is_empty() {
+        reports = show::files(&show::kept()?)?;
+    }
+    if files.is_empty() {
+        let root = show::kept()?.join("../..");
+        files = DOCUMENTS.map(|file| root.join(file)).to_vec();
+    }
+    let reports = Reports::read(&reports)?;
+    let mut quoted = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        for block in blocks::find(&text).with_context(|| file.display().to_string())? {
+            let (_, report, results) = reports.experiment(&block.selector)?;
+            quoted.push(Quoted { experiment: results.name.clone(), report });
+        }
+    }
+    let text = stale::listing(Git::around(Path::new(".")).as_ref(), quoted);
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to the standard output")?;
     Ok(Completeness::Complete)
 }
 

@@ -2,10 +2,11 @@
 //!
 //! [`command`] is what `pilotlight lab` takes. [`experiment`] is what all experiments are made of; [`layers`],
 //! [`gateway`], [`cache`], [`transport`], [`rest`], [`clients`] (of Redis) and [`equals`] are experiments; [`gate`]
-//! counts instructions and has no rounds. What they share: [`load`] (requests over HTTP), [`callgrind`] (instructions),
-//! [`stats`] (times, ratios of rounds, intervals), [`processes`] (programs that end with the lab, their CPU time and
-//! memory), [`cores`] (who runs where), [`machine`] (what figures depend on), [`report`] (tables and numbers as text),
-//! [`progress`], [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
+//! counts instructions and has no rounds; [`show`], [`figures`], [`compare`] and [`history`] read stored reports. What
+//! they share: [`load`] (requests over HTTP), [`callgrind`] (instructions), [`stats`] (times, ratios of rounds,
+//! intervals), [`processes`] (programs that end with the lab, their CPU time and memory), [`cores`] (who runs where),
+//! [`machine`] (what figures depend on), [`report`] (tables and numbers as text), [`progress`], [`interrupt`] (Ctrl-C),
+//! [`service`] (the Rust service under measurement).
 //!
 //! The lab knows Pilotlight as its users do: by the binary, its configuration file and what it prints. It is not linked
 //! to the gateway. What it needs of other languages is embedded, so that it runs from an installed binary. It is a
@@ -20,6 +21,7 @@ pub mod cache;
 pub mod callgrind;
 pub mod clients;
 pub mod command;
+pub mod compare;
 pub mod cores;
 pub mod equals;
 pub mod experiment;
@@ -28,6 +30,8 @@ pub mod figures;
 pub mod front;
 pub mod gate;
 pub mod gateway;
+mod git;
+pub mod history;
 pub mod interrupt;
 pub mod layers;
 pub mod load;

@@ -35,6 +35,12 @@ impl Table {
         self.rows.len() == 1
     }
 
+    /// Headings and rows.
+    #[must_use]
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     /// As GitHub's Markdown, which is readable as it stands.
     #[must_use]
     pub fn markdown(&self) -> String {

@@ -5,7 +5,7 @@ pub(crate) mod columns;
 pub(crate) mod elsewhere;
 mod layout;
 pub(crate) mod markdown;
-mod page;
+pub(crate) mod page;
 mod stored;
 pub(crate) mod words;
 
@@ -13,18 +13,23 @@ use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::experiment::model::Report;
 use crate::experiment::terminal::{self, Style};
+pub(crate) use charts::Chart;
 use layout::Layout;
+pub(crate) use stored::parse;
 pub use stored::read;
 
 /// The folder of pictures, beside the report.
-const PLOTS: &str = "plots";
+pub(crate) const PLOTS: &str = "plots";
 /// Of a picture that is a file of its own.
-const PLOT_WIDTH: f64 = 840.0;
+pub(crate) const PLOT_WIDTH: f64 = 840.0;
+
+/// Where a checkout keeps reports.
+const KEPT: &str = "lab/reports";
 
 /// What `pilotlight lab show` takes.
 #[derive(Args, Clone, Debug)]
@@ -55,6 +60,31 @@ pub enum Files {
     Html,
     /// Markdown and its pictures.
     Markdown,
+}
+
+/// The folder of reports of the checkout that this is run in.
+///
+/// # Errors
+/// It is run in none.
+pub(crate) fn kept() -> anyhow::Result<PathBuf> {
+    let here = std::env::current_dir().context("the current folder is not known")?;
+    match here.ancestors().map(|folder| folder.join(KEPT)).find(|reports| reports.is_dir()) {
+        Some(folder) => Ok(folder),
+        None => bail!("there is no {KEPT} here: name reports"),
+    }
+}
+
+/// The reports of a folder, by their names.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    let mut files: Vec<_> =
+        files.into_iter().filter(|file| file.extension().is_some_and(|ending| ending == "json")).collect();
+    files.sort();
+    Ok(files)
 }
 
 /// Makes the files again, and says which.

@@ -80,6 +80,35 @@ class Show(TestCase):
         told = self.lab("figures", "--report", "other.json", "a.md", expected=1).stderr
         self.assertIn('a.md:1: one/run: there is no experiment "one" in a report, but other', told)
 
+    def test_two_reports_are_compared(self):
+        report = json.loads(self.fixture())
+        slower = json.loads(self.fixture())
+        group = next(one for one in slower["experiments"] if one["name"] == "cache")["groups"][0]
+        ours = next(variant for variant in group["variants"] if variant["id"] == "pilotlight")
+        for at in [*ours["rounds"], ours["summary"]["cpu-us"]]:
+            at.update({key: value * 1.5 for key, value in at.items() if key in ("cpu-us", "median", "low", "high")})
+        for name, content in (("before", report), ("after", slower), ("none", {**report, "experiments": []})):
+            (self.folder / f"{name}.json").write_text(json.dumps(content))
+        same = self.lab("compare", "before.json", "before.json").stdout
+        self.assertIn("\n0 worse, 0 better, ", same)
+        told = json.loads(self.lab("compare", "before.json", "after.json", "--json", expected=1).stdout)
+        worse = [row for row in told["figures"] if row["verdict"] == "worse"]
+        self.assertEqual([row["figure"] for row in worse], ["cache/cached/cpu-us/pilotlight"])
+        self.assertAlmostEqual(worse[0]["ratio"]["median"], 1.5)
+        told = self.lab("compare", "before.json", "none.json", expected=1).stderr
+        self.assertIn("before.json and none.json have no figure in common: the one has cache, ", told)
+        (self.folder / "other.json").write_text("{}")
+        self.assertIn("other.json cannot be shown", self.lab("compare", "other.json", "before.json", expected=1).stderr)
+
+    def test_reports_are_drawn_over_commits(self):
+        (self.folder / "report.json").write_text(self.fixture())
+        text = self.lab("history", "report.json", "--only", "cache/cached/cpu-us").stdout
+        self.assertRegex(text, r"cache/cached/cpu-us/pilotlight +6\.46 \(6\.14–6\.98\) µs")
+        told = json.loads(self.lab("history", "report.json", "--json").stdout)
+        self.assertEqual(told["schema"], "pilotlight-lab-history/1")
+        self.assertIn("written: new/history.html\n", self.lab("history", "report.json", "--out", "new").stdout)
+        self.assertIn("no such figure", self.lab("history", "report.json", "--only", "nothing", expected=1).stderr)
+
     def fixture(self):
         return subprocess.run([BINARY.parent / "examples" / "report_fixture"], check=True, capture_output=True, text=True).stdout
 

@@ -207,7 +207,12 @@ pub fn verdict(rounds: &[f64], interval: Interval, unit: Unit, noise: f64) -> (V
         Unit::Ratio => (1.0, rounds.iter().map(|ratio| ratio.ln()).collect()),
         Unit::Difference => (0.0, rounds.to_vec()),
     };
-    let chance = signed_rank(&away);
+    said(interval, equal, signed_rank(&away), noise)
+}
+
+/// The three rules, where chance was computed in another way.
+#[must_use]
+pub fn said(interval: Interval, equal: f64, chance: f64, noise: f64) -> (Verdict, Option<String>) {
     let none = |why: &str| (Verdict::NoDifference, Some(why.to_owned()));
     if interval.low <= equal && equal <= interval.high {
         none("the interval contains equality")

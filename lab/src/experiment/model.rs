@@ -47,6 +47,28 @@ pub struct Report {
     pub experiments: Vec<Results>,
 }
 
+impl Report {
+    /// The commit alone, without what is said of it, where it is known.
+    #[must_use]
+    pub fn commit_hash(&self) -> Option<&str> {
+        let hash = self.commit.as_deref()?.split(|c: char| !c.is_ascii_hexdigit()).next()?;
+        (7..=64).contains(&hash.len()).then_some(hash)
+    }
+
+    /// For tables: `1bbab70e`, `1bbab70e+` where something was not committed, `-` where it is not known.
+    #[must_use]
+    pub fn commit_short(&self) -> String {
+        let changed = if self.commit.as_deref().is_some_and(|commit| commit.contains("-dirty")) { "+" } else { "" };
+        self.commit_hash().map_or_else(|| "-".to_owned(), |hash| format!("{}{changed}", &hash[..hash.len().min(8)]))
+    }
+
+    /// The day on which it began: `2026-11-22`.
+    #[must_use]
+    pub fn day(&self) -> &str {
+        self.started_at.split('T').next().unwrap_or_default()
+    }
+}
+
 /// How much the machine disturbs what is measured on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
@@ -407,6 +429,15 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// As the data and `pilotlight lab figures` call it: `cpu-us`.
+    #[must_use]
+    pub fn id(self) -> String {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::String(name)) => name,
+            _ => self.title().to_owned(),
+        }
+    }
+
     /// For headings: `CPU`.
     #[must_use]
     pub const fn title(self) -> &'static str {

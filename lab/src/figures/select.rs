@@ -34,11 +34,21 @@ impl Reports {
     /// # Errors
     /// No report has this experiment, two have it, or the one has nothing of this name; what there is is said.
     pub(super) fn select(&self, selector: &str) -> anyhow::Result<(&Path, String)> {
-        let parts: Vec<&str> = selector.split('/').map(str::trim).collect();
-        let [name, rest @ ..] = &parts[..] else { bail!("nothing is named") };
+        let (file, report, results) = self.experiment(selector)?;
+        let rest: Vec<&str> = selector.split('/').map(str::trim).skip(1).collect();
+        let named = of_experiment(report, results, &rest);
+        Ok((file, named.with_context(|| format!("{selector} is not in {}", file.display()))?))
+    }
+
+    /// The experiment that is named, its report and its file.
+    ///
+    /// # Errors
+    /// No report has it, or two have.
+    pub(super) fn experiment(&self, selector: &str) -> anyhow::Result<(&Path, &Report, &Results)> {
+        let name = selector.split('/').next().unwrap_or_default().trim();
         let mut having = self.0.iter().filter_map(|(file, report)| {
-            let results = report.experiments.iter().find(|results| results.name == *name)?;
-            Some((file, report, results))
+            let results = report.experiments.iter().find(|results| results.name == name)?;
+            Some((file.as_path(), report, results))
         });
         let (file, report, results) = having.next().with_context(|| {
             let all = self.0.iter().flat_map(|(_, report)| &report.experiments);
@@ -48,8 +58,7 @@ impl Reports {
         if let Some((other, ..)) = having.next() {
             bail!("{selector}: {name} is in two reports, {} and {}", file.display(), other.display());
         }
-        let named = of_experiment(report, results, rest);
-        Ok((file, named.with_context(|| format!("{selector} is not in {}", file.display()))?))
+        Ok((file, report, results))
     }
 }
 
@@ -130,15 +139,15 @@ fn answer(group: &GroupResults, metric: Metric, (one, other): (&str, &str)) -> a
         group.comparisons.iter().find(|asked| (asked.metric, &*asked.one, &*asked.other) == (metric, one, other));
     let asked = asked.with_context(|| {
         let all: Vec<String> =
-            group.comparisons.iter().map(|c| format!("{}/{}:{}", name(c.metric), c.one, c.other)).collect();
-        format!("{}/{one}:{other} was not asked, but {}", name(metric), list(&all))
+            group.comparisons.iter().map(|c| format!("{}/{}:{}", c.metric.id(), c.one, c.other)).collect();
+        format!("{}/{one}:{other} was not asked, but {}", metric.id(), list(&all))
     })?;
     Ok(format!("{}, {}", words::compared(asked), words::verdict(asked.verdict)))
 }
 
 fn metric(group: &GroupResults, wanted: &str) -> anyhow::Result<Metric> {
-    let found = group.metrics.iter().copied().find(|metric| name(*metric) == wanted);
-    let names: Vec<String> = group.metrics.iter().map(|metric| name(*metric)).collect();
+    let found = group.metrics.iter().copied().find(|metric| metric.id() == wanted);
+    let names: Vec<String> = group.metrics.iter().map(|metric| metric.id()).collect();
     found.with_context(|| format!("{} has no metric {wanted}, but {}, answers", group.id, list(&names)))
 }
 
@@ -146,14 +155,6 @@ fn variant<'a>(group: &'a GroupResults, id: &str) -> anyhow::Result<&'a VariantR
     let ids: Vec<String> = words::shown(group).map(|variant| variant.id.clone()).collect();
     let found = words::shown(group).find(|variant| variant.id == id);
     found.with_context(|| format!("{} has no variant {id}, but {}", group.id, list(&ids)))
-}
-
-/// As the data calls it: `cpu-us`.
-fn name(metric: Metric) -> String {
-    match serde_json::to_value(metric) {
-        Ok(serde_json::Value::String(name)) => name,
-        _ => metric.title().to_owned(),
-    }
 }
 
 fn groups(results: &Results) -> String {
@@ -177,7 +178,7 @@ fn made(report: &Report, results: &Results) -> String {
     let mut made = format!(
         "`{}`, {}, Pilotlight {}{commit}, on {} with {} cores ({}, {}); load average {before} before and {after} after.",
         words::command(report).replace('`', "'"),
-        escape(report.started_at.split('T').next().unwrap_or_default()),
+        escape(report.day()),
         escape(&report.version),
         escape(&machine.cpu),
         machine.cores,

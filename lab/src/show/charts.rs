@@ -1,18 +1,20 @@
 //! Which pictures a group has.
 
 use anyhow::Context as _;
-use pilotlight_plot::{Bar, Bars, Course, Curve, Distribution, Interval, Intervals, Kind, Picture, Range, Waterfall};
+use pilotlight_plot::{
+    Bar, Bars, Course, Curve, Distribution, Interval, Intervals, Kind, Picture, Range, Trend, Waterfall,
+};
 
 use super::stored::histogram;
 use super::words;
 use crate::experiment::model::{GroupResults, Metric, Published, Results, Summary, VariantResults};
 
 /// A picture of a group, at any width.
-pub(super) struct Chart {
+pub(crate) struct Chart {
     /// Unique in a report, and a name of a file.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// For people.
-    pub(super) title: String,
+    pub(crate) title: String,
     drawing: Drawing,
 }
 
@@ -21,15 +23,22 @@ enum Drawing {
     Distribution(Distribution),
     Intervals(Intervals),
     Waterfall(Waterfall),
+    Trend(Trend),
 }
 
 impl Chart {
-    pub(super) fn draw(&self, width: f64) -> Picture {
+    /// Values over commits.
+    pub(crate) fn trend(name: &str, trend: Trend) -> Self {
+        Self { name: slug(name), title: trend.title.clone(), drawing: Drawing::Trend(trend) }
+    }
+
+    pub(crate) fn draw(&self, width: f64) -> Picture {
         match &self.drawing {
             Drawing::Bars(bars) => bars.draw(width),
             Drawing::Distribution(distribution) => distribution.draw(width),
             Drawing::Intervals(intervals) => intervals.draw(width),
             Drawing::Waterfall(waterfall) => waterfall.draw(width),
+            Drawing::Trend(trend) => trend.draw(width),
         }
     }
 }

@@ -4,6 +4,9 @@
 mod experiment;
 mod tables;
 
+pub(crate) use experiment::figure;
+pub(crate) use tables::of_table;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use pilotlight_plot::markup::{Markup, Tag, tag};
@@ -20,19 +23,26 @@ const MARK: &str = "M12 2c1 4 6 6.5 6 12a6 6 0 0 1-12 0c0-2.6 1.2-4.3 2.4-5.6.3 
 /// The page.
 #[must_use]
 pub(super) fn render(layout: &Layout<'_>) -> String {
-    let body = tag("body").with(top()).with(contents(layout)).with(
-        tag("main")
-            .attribute("id", "content")
-            .with(summary(layout))
-            .with_all(layout.sections.iter().map(experiment::section))
-            .with(method(layout)),
-    );
-    let page =
-        tag("html").attribute("lang", "en").with(head(layout)).with(body.with(tag("script").with(Markup::raw(SCRIPT))));
+    let sections = layout.sections.iter().map(|section| (section.anchor.as_str(), section.results.title.as_str()));
+    let links = [("found", "What was found")].into_iter().chain(sections).chain([("method", "Method")]);
+    let experiments = layout.sections.iter().map(experiment::section);
+    let content = [summary(layout)].into_iter().chain(experiments).chain([method(layout)]);
+    document(&format!("Pilotlight lab: {}", layout.report.machine.hostname), links, content)
+}
+
+/// A page of sections, with links to their anchors.
+pub(crate) fn document<'a>(
+    title: &str,
+    links: impl Iterator<Item = (&'a str, &'a str)>,
+    sections: impl Iterator<Item = Tag>,
+) -> String {
+    let main = tag("main").attribute("id", "content").with_all(sections);
+    let body = tag("body").with(top()).with(contents(links)).with(main).with(tag("script").with(Markup::raw(SCRIPT)));
+    let page = tag("html").attribute("lang", "en").with(head(title)).with(body);
     format!("<!DOCTYPE html>\n{}\n", Markup::from(page).into_string())
 }
 
-fn head(layout: &Layout<'_>) -> Tag {
+fn head(title: &str) -> Tag {
     // Nothing is loaded and nothing runs but what is written here.
     let styles: [&'static str; 3] = [THEME, RULES, STYLE];
     let hashes: Vec<String> = styles.iter().map(|style| hash(style)).collect();
@@ -48,7 +58,7 @@ fn head(layout: &Layout<'_>) -> Tag {
         .with(meta("viewport", "width=device-width, initial-scale=1"))
         .with(meta("color-scheme", "light dark"))
         .with(meta("generator", &format!("pilotlight {}", env!("CARGO_PKG_VERSION"))))
-        .with(tag("title").text(format_args!("Pilotlight lab: {}", layout.report.machine.hostname)))
+        .with(tag("title").text(title))
         .with_all(styles.map(|style| tag("style").with(Markup::raw(style))))
 }
 
@@ -73,16 +83,11 @@ fn top() -> Tag {
         .with(tag("button").attribute("id", "theme").attribute("type", "button").attribute("hidden", "").text("Theme"))
 }
 
-fn contents(layout: &Layout<'_>) -> Tag {
+fn contents<'a>(links: impl Iterator<Item = (&'a str, &'a str)>) -> Tag {
     let link = |(anchor, title): (&str, &str)| {
         tag("li").with(tag("a").attribute("href", format_args!("#{anchor}")).text(title))
     };
-    let sections = layout.sections.iter().map(|section| (section.anchor.as_str(), section.results.title.as_str()));
-    tag("nav").attribute("aria-label", "Contents").with(
-        tag("ul").with_all(
-            [("found", "What was found")].into_iter().chain(sections).chain([("method", "Method")]).map(link),
-        ),
-    )
+    tag("nav").attribute("aria-label", "Contents").with(tag("ul").with_all(links.map(link)))
 }
 
 fn summary(layout: &Layout<'_>) -> Tag {

@@ -30,7 +30,8 @@ struct Head {
     schema: Option<String>,
 }
 
-fn parse(text: &str) -> anyhow::Result<Report> {
+/// Likewise, of its text.
+pub(crate) fn parse(text: &str) -> anyhow::Result<Report> {
     let head: Head = serde_json::from_str(text).context("it is not the JSON of a report")?;
     match head.schema.as_deref() {
         Some(schema) if schema == SCHEMA || OLDER.contains(&schema) => {}

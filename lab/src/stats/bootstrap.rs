@@ -60,16 +60,37 @@ pub fn median_interval(values: &[f64], level: Level, rng: &mut Rng) -> Option<In
     if values.len() < 2 {
         return None;
     }
-    let mut sample = vec![0.0; values.len()];
-    let mut medians = Vec::with_capacity(RESAMPLES);
-    for _ in 0..RESAMPLES {
-        sample.fill_with(|| values[rng.usize(..values.len())]);
-        sample.sort_by(f64::total_cmp);
-        medians.extend(median_of_sorted(&sample));
+    let mut room = Vec::new();
+    let medians = (0..RESAMPLES).filter_map(|_| resampled_median(values, &mut room, rng)).collect();
+    Some(between(median(values)?, medians, level))
+}
+
+/// The ratio of the medians of two samples that have nothing to do with each other, and its interval; `None` if either
+/// has fewer than two values, or a median of the second is 0.
+#[must_use]
+pub fn medians_interval(one: &[f64], other: &[f64], level: Level, rng: &mut Rng) -> Option<Interval> {
+    if one.len() < 2 || other.len() < 2 {
+        return None;
     }
-    medians.sort_by(f64::total_cmp);
-    let at = |quantile: f64| medians[((medians.len() - 1) as f64 * quantile).round() as usize];
-    Some(Interval { median: median(values)?, low: at(level.tail()), high: at(1.0 - level.tail()) })
+    let ratio = |one: f64, other: f64| Some(one / other).filter(|ratio| ratio.is_finite());
+    let mut room = Vec::new();
+    let mut again = |values| resampled_median(values, &mut room, rng);
+    let again = (0..RESAMPLES).map(|_| ratio(again(one)?, again(other)?));
+    let ratios = again.collect::<Option<Vec<f64>>>()?;
+    Some(between(ratio(median(one)?, median(other)?)?, ratios, level))
+}
+
+fn resampled_median(values: &[f64], room: &mut Vec<f64>, rng: &mut Rng) -> Option<f64> {
+    room.clear();
+    room.extend((0..values.len()).map(|_| values[rng.usize(..values.len())]));
+    room.sort_by(f64::total_cmp);
+    median_of_sorted(room)
+}
+
+fn between(median: f64, mut resampled: Vec<f64>, level: Level) -> Interval {
+    resampled.sort_by(f64::total_cmp);
+    let at = |quantile: f64| resampled[((resampled.len() - 1) as f64 * quantile).round() as usize];
+    Interval { median, low: at(level.tail()), high: at(1.0 - level.tail()) }
 }
 
 /// `one / other`, round by round. Rounds in which either has nothing are left out.

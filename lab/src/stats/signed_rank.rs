@@ -53,7 +53,7 @@ fn approximated(ranks: &[usize], limit: usize) -> f64 {
 }
 
 /// How much of a normal distribution lies above `z` ≥ 0 (Abramowitz and Stegun 1964, 26.2.17; error below 7.5e-8).
-fn normal_tail(z: f64) -> f64 {
+pub(super) fn normal_tail(z: f64) -> f64 {
     const COEFFICIENTS: [f64; 5] = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let sum = COEFFICIENTS.iter().rev().fold(0.0, |sum, coefficient| (sum + coefficient) * t);

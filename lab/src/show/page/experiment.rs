@@ -81,7 +81,7 @@ fn uncompared(anchor: &str, table: &TableResults) -> Tag {
 }
 
 /// A picture twice: as wide as tables, and for a phone. Styles show one.
-fn figure(chart: &Chart) -> Tag {
+pub(crate) fn figure(chart: &Chart) -> Tag {
     tag("figure")
         .with(tag("figcaption").text(&chart.title))
         .with(tag("div").class("wide").with(chart.draw(WIDE).inline()))

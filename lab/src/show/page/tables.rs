@@ -220,6 +220,15 @@ fn titled(title: &str, content: Tag) -> Markup {
     [tag("h4").text(title), content].into_iter().collect()
 }
 
+/// A table as it stands on a terminal.
+pub(crate) fn of_table(caption: &str, of: &crate::report::Table) -> Option<Tag> {
+    let (headings, rows) = of.rows().split_first()?;
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let cells = |row: &[String]| row.iter().skip(1).map(|cell| tag("td").with(apart(cell))).collect::<Vec<_>>();
+    let rows = rows.iter().map(|cells_of| row(&cells_of[0], None).with_all(cells(cells_of)));
+    table(caption, &headings, rows)
+}
+
 /// A row with its heading, and what that stands for.
 fn row(title: &str, role: Option<&str>) -> Tag {
     let role = role.map(|role| tag("span").class("role").text(role));

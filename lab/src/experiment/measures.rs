@@ -1,0 +1,63 @@
+//! Which sources each experiment measures: whoever changes them makes its figures older than what they speak of.
+
+/// What answers a request.
+const GATEWAY: [&str; 6] =
+    ["crates/gateway", "crates/exchange", "crates/http1", "crates/http2", "crates/http-client", "crates/cache"];
+const SERVICES: [&str; 2] = ["crates/pipe", "crates/supervisor"];
+const REDIS: [&str; 2] = ["crates/redis", "crates/resp"];
+const OF_ALL: [&str; 3] = [":(exclude)*/tests/*", ":(exclude)*.md", ":(exclude)*/fuzz/*"];
+
+/// By the experiment's name: what it has of the three, and what of its own.
+const MEASURED: [(&str, &[&[&str]], &[&str]); 23] = [
+    ("layers", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis"]),
+    ("cache", &[&GATEWAY, &SERVICES], &["sdk/python"]),
+    ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
+    ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),
+    ("rest", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "examples/users"]),
+    ("redis", &[&REDIS], &[]),
+    ("factors", &[&REDIS], &["examples/users"]),
+    ("study", &[], &["lab/peers/rest/haskell"]),
+    ("equals", &[], &["lab/src/equals.rs", "lab/src/equals", "lab/src/experiment"]),
+    ("zygote", &[&SERVICES], &["sdk/python"]),
+    ("scaling", &[&SERVICES], &["crates/gateway/src"]),
+    ("isolation", &[&SERVICES], &[]),
+    ("idle", &[&GATEWAY, &SERVICES], &["crates/cli"]),
+    ("memory", &[&GATEWAY, &SERVICES], &[]),
+    ("chunks", &[&GATEWAY, &SERVICES], &[]),
+    ("redis-tier", &[&GATEWAY, &REDIS], &["crates/cache-redis"]),
+    ("gateways", &[&GATEWAY, &REDIS], &["crates/cache-redis"]),
+    ("turns", &[&GATEWAY], &[]),
+    ("flood", &[&GATEWAY], &[]),
+    ("tool", &[&REDIS], &["crates/redis-tool"]),
+    ("instructions", &[&GATEWAY], &[]),
+    ("tunnel", &[&REDIS], &["crates/redis-tool"]),
+    ("eviction", &[], &["crates/cache"]),
+];
+
+/// What an experiment measures, as git takes paths; `None` of one that is not known.
+#[must_use]
+pub fn paths(experiment: &str) -> Option<Vec<&'static str>> {
+    let (_, shared, own) = MEASURED.iter().find(|(name, ..)| *name == experiment)?;
+    Some(shared.iter().flat_map(|paths| paths.iter()).chain(*own).chain(&OF_ALL).copied().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::experiment::catalogue;
+
+    #[test]
+    fn every_experiment_names_what_it_measures_and_that_is_there() {
+        for experiment in catalogue::all() {
+            assert!(paths(experiment.name()).is_some(), "{} names nothing", experiment.name());
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for (name, ..) in MEASURED {
+            for path in paths(name).expect("it is there").iter().filter(|path| !path.starts_with(':')) {
+                assert!(root.join(path).exists(), "{name}: {path}");
+            }
+        }
+    }
+}
