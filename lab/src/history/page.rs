@@ -12,7 +12,8 @@ use crate::show::{Chart, PLOT_WIDTH, PLOTS, page};
 
 /// Writes `history.html` and `plots/*.svg`, and says so.
 pub(super) fn write(history: &History, folder: &Path) -> anyhow::Result<String> {
-    let charts: Vec<Vec<Chart>> = history.series.iter().map(charts).collect();
+    let charts: Vec<Vec<Chart>> =
+        history.series.iter().enumerate().map(|(index, series)| charts(series, index)).collect();
     let anchors: Vec<String> = (0..history.series.len()).map(|index| format!("series-{index}")).collect();
     let titles: Vec<String> =
         history.series.iter().map(|series| format!("{}: {}", series.title, series.processor)).collect();
@@ -46,14 +47,14 @@ fn numbers(series: &Series) -> Option<Tag> {
     page::of_table(&format!("{}, {}", series.title, series.processor), &series.table(series.runs.len()))
 }
 
-/// Of each group and metric, with a line for each variant.
-fn charts(series: &Series) -> Vec<Chart> {
+/// Of each group and metric, with a line for each variant. `place` keeps the names of two processors apart.
+fn charts(series: &Series, place: usize) -> Vec<Chart> {
     let mut trends: Vec<(String, Trend)> = Vec::new();
     for line in &series.figures {
         let [title, label] = &line.title;
         let found = trends.iter().position(|(_, trend)| trend.title == *title);
         let index = found.unwrap_or_else(|| {
-            let name = format!("{} {} {}", trends.len(), line.figure, series.processor);
+            let name = format!("history {place} {} {}", trends.len(), line.figure);
             let steps = series.runs.iter().map(Run::label).collect();
             trends.push((name, Trend { title: title.clone(), unit: line.unit.clone(), steps, lines: Vec::new() }));
             trends.len() - 1
@@ -64,5 +65,5 @@ fn charts(series: &Series) -> Vec<Chart> {
         });
         trends[index].1.lines.push(Drawn { label: label.clone(), kind: line.kind, points: points.collect() });
     }
-    trends.into_iter().map(|(name, trend)| Chart::trend(&format!("{} {name}", series.experiment), trend)).collect()
+    trends.into_iter().map(|(name, trend)| Chart::trend(&name, trend)).collect()
 }
