@@ -2,7 +2,7 @@
 //! TLS, handshakes, files. `docs/lab/front.md` says how to read it.
 
 mod figures;
-mod h2load;
+pub(crate) mod h2load;
 pub(crate) mod server;
 
 use std::fs;

@@ -7,6 +7,7 @@
 mod baseline;
 mod checkout;
 mod path;
+mod users;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -32,13 +33,14 @@ pub struct GateArguments {
     /// Write what was counted as the new baseline
     #[arg(long)]
     accept: bool,
-    /// Paths; all unless given
+    /// Paths; those of the baseline unless given
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<HotPath>,
     /// The baseline; lab/gate/baseline.json of the checkout unless given
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// A folder with `pilotlight`, `pilotlight-lab` and `pilotlight-gate` that is counted instead of what is built here
+    /// A folder with `pilotlight`, `pilotlight-lab`, `pilotlight-gate` and `users` that is counted instead of what is
+    /// built here
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
     /// Fail if nothing can be compared, because the baseline is of another toolchain
@@ -58,12 +60,16 @@ pub fn run(arguments: &GateArguments) -> anyhow::Result<Completeness> {
     let checkout = Checkout::find()?;
     let file = arguments.baseline.clone().unwrap_or_else(|| checkout.baseline());
     let toolchain = Toolchain::here(&callgrind)?;
-    let paths = if arguments.only.is_empty() { HotPath::ALL.to_vec() } else { arguments.only.clone() };
     let baseline = match Baseline::read(&file)? {
         None if !arguments.accept => {
             bail!("there is no {}; write it with `pilotlight lab gate --accept`", file.display())
         }
         baseline => baseline,
+    };
+    let is_gated = |path: &HotPath| baseline.as_ref().is_none_or(|known| known.counts.contains_key(&path.name()));
+    let paths: Vec<HotPath> = match arguments.only.is_empty() {
+        true => HotPath::ALL.into_iter().filter(is_gated).collect(),
+        false => arguments.only.clone(),
     };
     let same = baseline.as_ref().filter(|baseline| baseline.toolchain == toolchain);
     if let (Some(baseline), None, false) = (&baseline, same, arguments.accept) {

@@ -1,5 +1,5 @@
-//! Hot paths of the libraries in loops: `pilotlight-gate PATH TIMES`. `pilotlight lab gate` runs it under callgrind
-//! with few turns and with many; the difference is what one turn takes.
+//! Hot paths of the libraries in loops: `pilotlight-gate PATH TIMES [REDIS]`. `pilotlight lab gate` runs it under
+//! callgrind with few turns and with many; the difference is what one turn takes.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use pilotlight_pipe::frame::{FrameHeader, MAX_FRAME, split_frame};
 use pilotlight_pipe::head::{RequestHead, decode_request, decode_response, encode_request, encode_response};
-use pilotlight_redis::Slot;
+use pilotlight_redis::{Client, Commands as _, Config, Slot};
 use pilotlight_resp::{Decoder, Frame, Limits, Value, encode};
 
 #[global_allocator]
@@ -22,12 +22,13 @@ const PLANTED_EVERY: u64 = 20;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [path, times] = &arguments[..] else { bail!("usage: pilotlight-gate PATH TIMES") };
+    let [path, times, redis @ ..] = &arguments[..] else { bail!("usage: pilotlight-gate PATH TIMES [REDIS]") };
     let times: u64 = times.parse().context("TIMES is no number")?;
     match path.as_str() {
         "resp-get" => resp_get(times, None),
         "planted" => resp_get(times, Some(PLANTED_EVERY)),
         "frame-codec" => frame_codec(times),
+        "client-get" => client_get(times, redis.first().context("no URL of Redis given")?),
         _ => bail!("there is no path {path}"),
     }
 }
@@ -59,6 +60,21 @@ fn resp_get(times: u64, twice: Option<u64>) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A GET, one at a time, through the whole client.
+fn client_get(times: u64, url: &str) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = Client::new(Config::from_url(url)?)?;
+        let value = "x".repeat(VALUE_BYTES);
+        client.set("gate", value.as_str()).await?;
+        for _ in 0..times {
+            let found = client.get("gate").await?;
+            ensure!(found.as_deref() == Some(value.as_bytes()), "another value: {found:?}");
+        }
+        Ok(())
+    })
 }
 
 const KEYS: [&[u8]; 4] = [b"key:17", b"users:4711", b"{tag}:rest", b"a-longer-key-of-an-application:0123456789"];

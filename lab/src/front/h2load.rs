@@ -21,7 +21,7 @@ enum Length {
 
 /// A run of h2load.
 #[derive(Clone, Debug)]
-pub(super) struct H2load {
+pub(crate) struct H2load {
     length: Length,
     is_http1: bool,
     connections: u64,
@@ -32,18 +32,18 @@ pub(super) struct H2load {
 
 /// What it found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// Answers with a status of 2xx, all of them whole.
-    pub(super) answers: u64,
+    pub(crate) answers: u64,
     /// From the first request to the last answer.
-    pub(super) took: Duration,
+    pub(crate) took: Duration,
 }
 
 /// Looks for the program.
 ///
 /// # Errors
 /// It is not here.
-pub(super) fn find() -> Result<PathBuf, Skipped> {
+pub(crate) fn find() -> Result<PathBuf, Skipped> {
     let missing = |why: &str| Skipped::new("h2load", why, "apt install nghttp2-client");
     let program = find_program("h2load").ok_or_else(|| missing("there is no h2load here"))?;
     first_line(program.as_os_str(), &["--version"]).ok_or_else(|| missing("h2load does not run"))?;
@@ -55,7 +55,7 @@ impl H2load {
         Self::new(Length::Time(duration))
     }
 
-    pub(super) fn counted(requests: u64) -> Self {
+    pub(crate) fn counted(requests: u64) -> Self {
         Self::new(Length::Requests(requests))
     }
 
@@ -63,7 +63,7 @@ impl H2load {
         Self { length, is_http1: false, connections: 1, streams: 1, field: None, url: String::new() }
     }
 
-    pub(super) fn http1(self) -> Self {
+    pub(crate) fn http1(self) -> Self {
         Self { is_http1: true, ..self }
     }
 
@@ -79,7 +79,7 @@ impl H2load {
         Self { field: Some(field), ..self }
     }
 
-    pub(super) fn of(self, url: String) -> Self {
+    pub(crate) fn of(self, url: String) -> Self {
         Self { url, ..self }
     }
 
@@ -102,7 +102,7 @@ impl H2load {
     ///
     /// # Errors
     /// It does not run, or an answer is missing or an error.
-    pub(super) fn run(&self) -> anyhow::Result<Outcome> {
+    pub(crate) fn run(&self) -> anyhow::Result<Outcome> {
         let begun = Instant::now();
         let done = Command::new("h2load").args(self.arguments()).output().context("h2load cannot be started")?;
         let took = begun.elapsed();

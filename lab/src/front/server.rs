@@ -17,7 +17,7 @@ use crate::processes::{self, Held, Program, own_program, usage};
 use crate::transport::target::{LISTEN_LIMIT, free_address, listens, text};
 
 /// The answer of 200 bytes: from what is stored, or a file.
-pub(super) const SMALL: &str = crate::cache::answers::SMALL_PATH;
+pub(crate) const SMALL: &str = crate::cache::answers::SMALL_PATH;
 /// A file with a compressed neighbour.
 pub(super) const SCRIPT: &str = "/app.js";
 /// A file of 256 MiB.
@@ -217,7 +217,7 @@ fn values(
 ///
 /// # Errors
 /// The folder cannot be written.
-pub(super) fn write_shared(shared: &Path) -> anyhow::Result<()> {
+pub(crate) fn write_shared(shared: &Path) -> anyhow::Result<()> {
     let www = shared.join("www");
     let small = www.join(SMALL.trim_start_matches('/'));
     fs::create_dir_all(small.parent().context("a path with a folder")?)?;

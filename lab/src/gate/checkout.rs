@@ -23,6 +23,8 @@ pub(super) struct Checkout {
 pub(super) struct Programs {
     pub(super) pilotlight: processes::OwnPrograms,
     pub(super) gate: PathBuf,
+    /// examples/users.
+    pub(super) users: PathBuf,
 }
 
 impl Checkout {
@@ -46,10 +48,10 @@ impl Checkout {
     /// Builds what is counted.
     pub(super) fn build(&self) -> anyhow::Result<Programs> {
         eprintln!(
-            "building pilotlight, pilotlight-lab and pilotlight-gate (profile {PROFILE}; the first time takes minutes)"
+            "building pilotlight, pilotlight-lab, pilotlight-gate and users (profile {PROFILE}; the first time takes minutes)"
         );
         let mut build = self.cargo(&["build", "--quiet", "--profile", PROFILE]);
-        build.args(["-p", "pilotlight", "-p", "pilotlight-lab", "-p", "pilotlight-gate"]);
+        build.args(["-p", "pilotlight", "-p", "pilotlight-lab", "-p", "pilotlight-gate", "-p", "users"]);
         let status = build.status().context("cargo cannot be started; install Rust from https://rustup.rs")?;
         ensure!(status.success(), "cargo build --profile {PROFILE} failed ({status}); its messages are above");
         let metadata =
@@ -77,6 +79,6 @@ impl Programs {
             Ok(file)
         };
         let pilotlight = processes::OwnPrograms { gateway: program("pilotlight")?, lab: program("pilotlight-lab")? };
-        Ok(Self { pilotlight, gate: program("pilotlight-gate")? })
+        Ok(Self { pilotlight, gate: program("pilotlight-gate")?, users: program("users")? })
     }
 }

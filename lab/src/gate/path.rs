@@ -7,10 +7,12 @@ use anyhow::ensure;
 use clap::ValueEnum;
 
 use super::checkout::Programs;
+use super::users::Users;
 use crate::callgrind::{self, Callgrind};
 use crate::layers::counted::Counted;
 use crate::layers::layer::Layer;
 use crate::processes::Program;
+use crate::rest::redis::{Redis, Topology};
 
 /// Turns of a loop.
 const FEW: u32 = 1000;
@@ -25,17 +27,52 @@ pub(super) enum HotPath {
     RespGet,
     /// the pipe's codec: a request and an answer of 200 bytes, encoded and decoded
     FrameCodec,
+    /// the client of Redis: a GET of 64 bytes, one at a time, from a server that is not counted
+    ClientGet,
     /// the gateway: a request that is answered from memory
     Hit,
+    /// the gateway: the same, ten requests at once
+    HitPipelined,
+    /// the gateway: the same, over TLS
+    HitTls,
+    /// the gateway: the same, over HTTP/2 and TLS
+    HitH2,
+    /// the gateway: a request that is answered from Redis, which is not counted
+    HitRedis,
+    /// the gateway: a file of 200 bytes
+    File,
     /// the gateway and a Rust service: a request over the pipe
     Pipe,
+    /// the gateway and a Rust service: a request over HTTP on a Unix socket
+    Http,
+    /// the gateway and a Rust service over the pipe: a request whose answer is stored
+    Miss,
+    /// the users service: a user that is in Redis
+    UsersGet,
+    /// the users service: a new user, into SQLite
+    UsersPost,
     /// `resp-get` with 5 % more work, which tests plant
     #[value(hide = true)]
     Planted,
 }
 
 impl HotPath {
-    pub(super) const ALL: [Self; 4] = [Self::RespGet, Self::FrameCodec, Self::Hit, Self::Pipe];
+    pub(super) const ALL: [Self; 14] = [
+        Self::RespGet,
+        Self::FrameCodec,
+        Self::ClientGet,
+        Self::Hit,
+        Self::HitPipelined,
+        Self::HitTls,
+        Self::HitH2,
+        Self::HitRedis,
+        Self::File,
+        Self::Pipe,
+        Self::Http,
+        Self::Miss,
+        Self::UsersGet,
+        Self::UsersPost,
+    ];
 
     /// As on the command line and in the baseline.
     pub(super) fn name(self) -> String {
@@ -47,20 +84,39 @@ impl HotPath {
         let layer = |layer| Counted::new(layer, callgrind.clone(), scratch).of(programs.pilotlight.clone()).each();
         match self {
             Self::Hit => layer(Layer::Hit),
+            Self::HitPipelined => layer(Layer::HitPipelined),
+            Self::HitTls => layer(Layer::HitTls),
+            Self::HitH2 => layer(Layer::HitH2),
+            Self::HitRedis => layer(Layer::HitRedis),
+            Self::File => layer(Layer::File),
             Self::Pipe => layer(Layer::Pipe),
-            Self::RespGet | Self::FrameCodec | Self::Planted => {
-                let (few, many) =
-                    (self.turns(FEW, callgrind, programs, scratch)?, self.turns(MANY, callgrind, programs, scratch)?);
+            Self::Http => layer(Layer::Http),
+            Self::Miss => layer(Layer::Miss),
+            Self::UsersGet => Users::Get.each(callgrind, programs, scratch),
+            Self::UsersPost => Users::Post.each(callgrind, programs, scratch),
+            Self::RespGet | Self::FrameCodec | Self::ClientGet | Self::Planted => {
+                let redis =
+                    (self == Self::ClientGet).then(|| Redis::start(Topology::Standalone, scratch)).transpose()?;
+                let turns = |times| self.turns(times, redis.as_ref(), callgrind, programs, scratch);
+                let (few, many) = (turns(FEW)?, turns(MANY)?);
                 ensure!(many > few, "{MANY} turns took no more instructions than {FEW}");
                 Ok((many - few) as f64 / f64::from(MANY - FEW))
             }
         }
     }
 
-    fn turns(self, times: u32, callgrind: &Callgrind, programs: &Programs, scratch: &Path) -> anyhow::Result<u64> {
+    fn turns(
+        self,
+        times: u32,
+        redis: Option<&Redis>,
+        callgrind: &Callgrind,
+        programs: &Programs,
+        scratch: &Path,
+    ) -> anyhow::Result<u64> {
         let out = scratch.join(format!("callgrind.{}.{times}", self.name()));
         let mut command = callgrind.before(&out);
         command.extend([programs.gate.clone().into(), self.name().into(), times.to_string().into()]);
+        command.extend(redis.map(|redis| redis.url().into()));
         let output = scratch.join(format!("{}.output", self.name()));
         let program = Program { name: self.name(), command, dir: scratch.to_owned(), output };
         program.start()?.ended_within(LIMIT)?;

@@ -52,7 +52,7 @@ impl Counted {
         let programs = self.programs.clone().map_or_else(OwnPrograms::here, Ok)?;
         let place = Place { dir: self.dir.clone(), core: None, programs, callgrind };
         let stack = Stack::start(self.layer, &place)?;
-        stack.load(1, LIMIT, Some(requests))?;
+        stack.ask(requests)?;
         stack.end_counted()
     }
 }

@@ -9,12 +9,15 @@ use std::sync::atomic::AtomicUsize;
 
 use anyhow::{Context as _, ensure};
 
-use super::layer::Layer;
+use super::layer::{Layer, Shared};
 use super::{COUNTED_LIMIT, START_LIMIT};
 use crate::callgrind::{self, Callgrind};
 use crate::cores;
+use crate::front::h2load::H2load;
+use crate::front::server::write_shared;
 use crate::load::{self, Load, Outcome, Pace, Requests, get, in_turn};
 use crate::processes::{Held, OwnPrograms, Program, usage};
+use crate::rest::ports::free_address;
 use crate::rest::redis::{Redis, Topology};
 use crate::service::{REDIS_KEY, SERVICE, answer_body};
 
@@ -43,6 +46,8 @@ pub(crate) struct Place {
 pub(crate) struct Stack {
     layer: Layer,
     address: SocketAddr,
+    /// Where TLS is spoken, if it is.
+    secure: Option<SocketAddr>,
     front: Held,
     redis: Option<Redis>,
     counted: Vec<PathBuf>,
@@ -65,6 +70,20 @@ impl Stack {
 
     fn start_here(layer: Layer, place: &Place) -> anyhow::Result<Self> {
         let redis = layer.has_redis().then(|| Redis::start(Topology::Standalone, &place.dir)).transpose()?;
+        if layer == Layer::HitRedis && place.callgrind.is_some() {
+            // Who fills Redis need not be counted, which takes fifty times as long.
+            let filler = Self::start_with(layer, &Place { callgrind: None, ..place.clone() }, redis)?;
+            filler.fill().context("filling the cache")?;
+            let Self { front, redis, .. } = filler;
+            drop(front);
+            return Self::start_with(layer, place, redis);
+        }
+        let stack = Self::start_with(layer, place, redis)?;
+        stack.fill().context("filling the cache")?;
+        Ok(stack)
+    }
+
+    fn start_with(layer: Layer, place: &Place, redis: Option<Redis>) -> anyhow::Result<Self> {
         let url = redis.as_ref().map(Redis::url);
         if let Some(redis) = &redis {
             redis.set(REDIS_KEY, &answer_body())?;
@@ -82,12 +101,13 @@ impl Stack {
         let service = |words: &[&str]| -> Vec<OsString> {
             [lab.clone(), SERVICE.into()].into_iter().chain(words.iter().map(Into::into)).collect()
         };
+        let secure = layer.is_secure().then(free_address).transpose()?;
         let mut command = before("front");
         match layer {
             Layer::Bare => command.extend(service(&["bare"])),
             Layer::Hyper => command.extend(service(&["http-tcp"])),
             _ => {
-                let mut behind = if layer == Layer::Routing || layer.is_hit() { Vec::new() } else { before("service") };
+                let mut behind = if layer.has_service() { before("service") } else { Vec::new() };
                 behind.extend(match (layer, url.as_deref()) {
                     (Layer::Http, _) => service(&["http"]),
                     (Layer::PipeRedis, Some(url)) => service(&["pipe-redis", url]),
@@ -96,7 +116,11 @@ impl Stack {
                 let words: Option<Vec<String>> = behind.into_iter().map(|word| word.into_string().ok()).collect();
                 let words = words.context("the path of this program or of the temporary folder is not UTF-8")?;
                 let file = place.dir.join("pilotlight.toml");
-                fs::write(&file, layer.configuration(&words, url.as_deref())?)
+                let shared = Shared { dir: &place.dir.join("shared"), secure };
+                if secure.is_some() || layer == Layer::File {
+                    write_shared(shared.dir)?;
+                }
+                fs::write(&file, layer.configuration(&words, url.as_deref(), &shared)?)
                     .with_context(|| format!("cannot write {}", file.display()))?;
                 command.extend([place.programs.gateway.clone().into(), "run".into(), "--config".into(), file.into()]);
             }
@@ -105,7 +129,7 @@ impl Stack {
         let mut front = Program { name: layer.id().into(), command, dir, output }.start()?;
         let limit = if place.callgrind.is_some() { COUNTED_LIMIT } else { START_LIMIT };
         let address = front.listening(limit)?;
-        let stack = Self { layer, address, front, redis, counted, asked: Arc::default() };
+        let stack = Self { layer, address, secure, front, redis, counted, asked: Arc::default() };
         stack.fill().context("filling the cache")?;
         Ok(stack)
     }
@@ -113,7 +137,7 @@ impl Stack {
     /// All answers are stored where they are to come from.
     fn fill(&self) -> anyhow::Result<()> {
         if self.layer.is_hit() {
-            self.load(1, FILL_LIMIT, Some(2))?;
+            self.ask(2)?;
         }
         let Some(redis) = self.redis.as_ref().filter(|_| self.layer == Layer::HitRedis) else { return Ok(()) };
         for _ in 0..MAX_FILLS {
@@ -125,6 +149,21 @@ impl Stack {
         anyhow::bail!("of {TARGETS} answers Redis has {}", redis.keys()?)
     }
 
+    /// Asks so often on one connection, as clients of the layer do.
+    pub(crate) fn ask(&self, count: u32) -> anyhow::Result<()> {
+        let Some(secure) = self.secure else { return self.load(1, FILL_LIMIT, Some(count)).map(drop) };
+        let load = H2load::counted(count.into()).of(format!("https://{secure}{}", self.layer.target(0)));
+        let load = if self.layer == Layer::HitH2 { load } else { load.http1() };
+        let outcome = load.run().with_context(|| self.said())?;
+        ensure!(
+            outcome.answers == u64::from(count),
+            "{} answers to {count} requests; {}",
+            outcome.answers,
+            self.said()
+        );
+        Ok(())
+    }
+
     /// Asks for the layer's answer: as long as it takes, or so often.
     pub(crate) fn load(
         &self,
@@ -132,7 +171,8 @@ impl Stack {
         duration: std::time::Duration,
         count: Option<u32>,
     ) -> anyhow::Result<Outcome> {
-        let load = Load { to: self.address.into(), connections, pace: Pace::Closed { depth: 1 }, duration };
+        let pace = Pace::Closed { depth: self.layer.depth() };
+        let load = Load { to: self.address.into(), connections, pace, duration };
         let outcome = load::run(&load, self.requests(count)).with_context(|| self.said())?;
         let wanted = self.layer.status();
         ensure!(
@@ -146,11 +186,11 @@ impl Stack {
 
     fn requests(&self, count: Option<u32>) -> Requests {
         let body = (self.layer.status() == 200).then(|| answer_body().into_bytes());
-        if self.layer != Layer::HitRedis && count.is_none() {
+        if !self.layer.has_targets() && count.is_none() {
             return Requests::Same { request: get("/users/0"), body };
         }
-        let targets = if self.layer == Layer::HitRedis { TARGETS } else { 1 };
-        let requests = (0..targets).map(|number| get(&format!("/users/{number}"))).collect();
+        let targets = if self.layer.has_targets() { TARGETS } else { 1 };
+        let requests = (0..targets).map(|number| get(&self.layer.target(number))).collect();
         in_turn(requests, Arc::clone(&self.asked), count)
     }
 
