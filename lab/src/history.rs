@@ -103,7 +103,7 @@ pub fn run(arguments: &HistoryArguments) -> anyhow::Result<()> {
         true => vec![show::kept()?],
         false => arguments.reports.clone(),
     };
-    let history = History::new(stored(&given)?, &arguments.only);
+    let history = History::new(&stored(&given)?, &arguments.only);
     ensure!(!history.series.is_empty(), "there is no such figure in the reports");
     let text = match (&arguments.out, arguments.json) {
         (Some(folder), _) => page::write(&history, folder)?,
@@ -164,9 +164,9 @@ fn replaced(path: &Path) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 impl History {
-    fn new(reports: Vec<Report>, only: &[String]) -> Self {
+    fn new(reports: &[Report], only: &[String]) -> Self {
         let mut series: Vec<Series> = Vec::new();
-        for report in &reports {
+        for report in reports {
             let places = places::of_report(report);
             let wanted = |name: &str| only.is_empty() || only.iter().any(|only| is_below(name, only));
             for place in places.into_iter().filter(|place| wanted(&place.name())) {

@@ -21,7 +21,7 @@ fn reports() -> Vec<Report> {
 
 #[test]
 fn each_kind_of_processor_has_a_table_of_its_own() {
-    let history = History::new(reports(), &["cache/cached/cpu-us".to_owned()]);
+    let history = History::new(&reports(), &["cache/cached/cpu-us".to_owned()]);
     let texts: Vec<String> = history.series.iter().map(|series| series.text(2)).collect();
     assert_eq!(texts.len(), 2);
     let lines: Vec<&str> = texts[0].lines().collect();
@@ -35,13 +35,13 @@ fn each_kind_of_processor_has_a_table_of_its_own() {
     assert!(texts[1].starts_with("cache, Another, 2 cores\n") && texts[1].contains("dddddddd"), "{}", texts[1]);
     // Of peers nothing is kept, and of names that only begin alike nothing is meant.
     assert_eq!(texts[0].lines().filter(|line| line.starts_with("cache/")).count(), 1);
-    assert!(History::new(reports(), &["cache/cach".to_owned()]).series.is_empty());
+    assert!(History::new(&reports(), &["cache/cach".to_owned()]).series.is_empty());
 }
 
 #[test]
 fn the_page_has_a_picture_of_each_figure() {
     let folder = tempfile::tempdir().expect("a folder");
-    let said = page::write(&History::new(reports(), &[]), &folder.path().join("new")).expect("written");
+    let said = page::write(&History::new(&reports(), &[]), &folder.path().join("new")).expect("written");
     assert!(said.starts_with("written: ") && said.ends_with("history.html\n"), "{said}");
     let html = fs::read_to_string(folder.path().join("new/history.html")).expect("a page");
     assert_eq!(html.matches("<section").count(), 2, "one for each processor");
