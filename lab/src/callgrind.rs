@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use crate::experiment::model::Skipped;
 use crate::processes::{find_program, first_line};
@@ -48,6 +48,16 @@ impl Callgrind {
         let words = ["--tool=callgrind".into(), file, "--trace-children=no".into(), "--quiet".into()];
         ["env".into(), TUNABLES.into(), self.program.clone().into()].into_iter().chain(words).collect()
     }
+}
+
+/// What one of many takes: what `count` says of many less what it says of few, so that starts and ends are not in it.
+///
+/// # Errors
+/// As `count`, or many took no more than few.
+pub fn each((few, many): (u32, u32), count: impl Fn(u32) -> anyhow::Result<u64>) -> anyhow::Result<f64> {
+    let (less, more) = (count(few)?, count(many)?);
+    ensure!(more > less, "{many} took no more instructions than {few}");
+    Ok((more - less) as f64 / f64::from(many - few))
 }
 
 /// What was counted.

@@ -22,6 +22,7 @@ use crate::figures::{self, FiguresArguments};
 use crate::gate::{self, GateArguments};
 use crate::gateway::{Gateway, GatewayArguments};
 use crate::history::{self, HistoryArguments};
+use crate::instructions::{Instructions, InstructionsArguments};
 use crate::machine::{self, Machine};
 use crate::rest::{Rest, RestArguments};
 use crate::show::{self, Files, ShowArguments};
@@ -100,6 +101,14 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
   pilotlight lab gate --only resp-get
   pilotlight lab gate --accept                       writes what was counted; commit it with the change")]
     Gate(GateArguments),
+    /// Instructions of a request: from memory, ten at once, passed on; of one gateway, or of several beside each other
+    #[command(after_help = "Examples:
+  pilotlight lab instructions                        of this gateway, in three minutes
+  pilotlight lab instructions --traces 0.01 --groups hit
+  pilotlight lab instructions --binaries target/release/pilotlight,old/pilotlight
+
+A busy machine does not matter here; --noisy-anyway compares on one.")]
+    Instructions(InstructionsArguments),
     /// What can be told apart on this machine: equal servers, and one that does 5 % more work
     #[command(after_help = EQUALS_EXAMPLES)]
     Equals(Common),
@@ -256,6 +265,9 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         Some(Mode::Layers(common)) => one("layers", common),
         Some(Mode::Redis(arguments)) => run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common),
         Some(Mode::Gate(arguments)) => gate::run(arguments),
+        Some(Mode::Instructions(arguments)) => {
+            run_experiments(&[Box::new(Instructions::asked(arguments))], &arguments.common)
+        }
         Some(Mode::Equals(common)) => run_experiments(&[Box::new(Equals::alone())], common),
         Some(Mode::Factors(common)) => one("factors", common),
         Some(Mode::Study(common)) => run_experiments(&[Box::new(Study::alone())], common),

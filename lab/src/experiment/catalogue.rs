@@ -7,6 +7,7 @@ use crate::equals::Equals;
 use crate::factors::{Factors, Study};
 use crate::front::Front;
 use crate::gateway::Gateway;
+use crate::instructions::Instructions;
 use crate::layers::Layers;
 use crate::rest::Rest;
 use crate::transport::Transport;
@@ -17,6 +18,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
     vec![
         Box::new(Layers),
         Box::new(Gateway::among_others()),
+        Box::new(Instructions::among_others()),
         Box::new(Cache),
         Box::new(Front),
         Box::new(Transport::among_others()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::layer::Layer;
 use super::stack::{Place, Stack, folder};
-use crate::callgrind::Callgrind;
+use crate::callgrind::{self, Callgrind};
 use crate::experiment::model::Metric;
 use crate::experiment::{Amount, Measure, Sample};
 use crate::processes::OwnPrograms;
@@ -41,10 +41,7 @@ impl Counted {
 
     /// Instructions for one request.
     pub(crate) fn each(&self) -> anyhow::Result<f64> {
-        let (few, many) = (self.count(FEW)?, self.count(MANY)?);
-        let each = (many as f64 - few as f64) / f64::from(MANY - FEW);
-        anyhow::ensure!(each > 0.0, "{MANY} requests took no more instructions than {FEW}");
-        Ok(each)
+        callgrind::each((FEW, MANY), |requests| self.count(requests))
     }
 
     fn count(&self, requests: u32) -> anyhow::Result<u64> {
