@@ -54,7 +54,7 @@ impl Callgrind {
 ///
 /// # Errors
 /// As `count`, or many took no more than few.
-pub fn each((few, many): (u32, u32), count: impl Fn(u32) -> anyhow::Result<u64>) -> anyhow::Result<f64> {
+pub fn each(few: u32, many: u32, count: impl Fn(u32) -> anyhow::Result<u64>) -> anyhow::Result<f64> {
     let (less, more) = (count(few)?, count(many)?);
     ensure!(more > less, "{many} took no more instructions than {few}");
     Ok((more - less) as f64 / f64::from(many - few))

@@ -6,21 +6,25 @@ mod figures;
 mod program;
 mod published;
 mod servers;
+mod tool;
+mod tunnel;
 mod variant;
 mod workload;
 
-use std::cell::RefCell;
-use std::path::PathBuf;
+use std::cell::{RefCell, RefMut};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use clap::Args;
 
 use crate::command::Common;
 use crate::experiment::model::{Metric, Report, Results, Skipped};
 use crate::experiment::{AROUND, Amount, Experiment, Group, Measure, Participant, Plan, Question, Sample, Setting};
 use servers::Servers;
+pub use tool::Tool;
+pub use tunnel::{Tunnel, TunnelArguments};
 use variant::{Build, Kind, Variant};
 use workload::Workload;
 
@@ -180,6 +184,15 @@ fn missing(variant: &Variant, built: Option<&Built>) -> Option<Skipped> {
 
 type Shared = Rc<RefCell<Option<Servers>>>;
 
+/// The servers that variants share, started by the first of them that is measured.
+fn running<'a>(shared: &'a Shared, scratch: &Path) -> anyhow::Result<RefMut<'a, Servers>> {
+    let mut servers = shared.borrow_mut();
+    if servers.is_none() {
+        *servers = Some(Servers::start(&scratch.join("clients"))?);
+    }
+    RefMut::filter_map(servers, Option::as_mut).map_err(|_| anyhow!("the servers did not start"))
+}
+
 fn group(
     workload: Workload,
     setting: &Setting,
@@ -251,11 +264,7 @@ struct Measured {
 
 impl Measure for Measured {
     fn measure(&mut self, amount: Amount) -> anyhow::Result<Sample> {
-        let mut servers = self.servers.borrow_mut();
-        if servers.is_none() {
-            *servers = Some(Servers::start(&self.scratch.join("clients"))?);
-        }
-        let Some(servers) = servers.as_mut() else { anyhow::bail!("the servers did not start") };
+        let servers = &mut *running(&self.servers, &self.scratch)?;
         if self.workload.is_published() {
             servers.fill_published()?;
         }

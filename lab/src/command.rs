@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
-use crate::clients::{Clients, ClientsArguments};
+use crate::clients::{Clients, ClientsArguments, Tool, Tunnel, TunnelArguments};
 use crate::compare::{self, CompareArguments};
 use crate::equals::Equals;
 use crate::experiment::judge::{self, judge};
@@ -95,6 +95,18 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
   pilotlight lab redis --variants floor,fred,rueidis --groups w1
   pilotlight lab redis --quick                       one workload, some clients in Rust; half a minute")]
     Redis(ClientsArguments),
+    /// `pilotlight redis bench`, `fill` and `cli` beside redis-benchmark, a client in Go and redis-cli
+    #[command(after_help = "Examples:
+  pilotlight lab tool                                seven minutes; lab/peers/redis/build.sh go builds the client in Go
+  pilotlight lab tool --groups prompt,command        how soon the prompt is there; half a minute
+  pilotlight lab tool --quick")]
+    Tool(Common),
+    /// `pilotlight redis tunnel` beside the servers themselves and beside a bare relay: what it costs
+    #[command(after_help = "Examples:
+  pilotlight lab tunnel                              one server, and three primaries; ten minutes
+  pilotlight lab tunnel --groups one --requests 100000
+  pilotlight lab tunnel --binaries target/release/pilotlight,old/pilotlight")]
+    Tunnel(TunnelArguments),
     /// Count instructions of the hot paths and hold them against what was committed
     #[command(after_help = "Examples, in a checkout:
   pilotlight lab gate                                fails if a path takes 3 % more or less than lab/gate/baseline.json says
@@ -264,6 +276,8 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         Some(Mode::Gateway(arguments)) => run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common),
         Some(Mode::Layers(common)) => one("layers", common),
         Some(Mode::Redis(arguments)) => run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common),
+        Some(Mode::Tool(common)) => run_experiments(&[Box::new(Tool::alone())], common),
+        Some(Mode::Tunnel(arguments)) => run_experiments(&[Box::new(Tunnel::asked(arguments))], &arguments.common),
         Some(Mode::Gate(arguments)) => gate::run(arguments),
         Some(Mode::Instructions(arguments)) => {
             run_experiments(&[Box::new(Instructions::asked(arguments))], &arguments.common)

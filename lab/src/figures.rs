@@ -38,7 +38,7 @@ What it may name:
   EXPERIMENT/GROUP/METRIC[,METRIC]           a table with these columns: cpu-us, per-second, p50-ms, p99-ms, cold-ms, rss-bytes …
   EXPERIMENT/GROUP/METRIC/VARIANT            one number and its interval
   EXPERIMENT/GROUP/METRIC/VARIANT:OTHER      the answer to how much of the other's it takes
-  EXPERIMENT/TABLE                           of lab/tool.py: a table as it is
+  EXPERIMENT/TABLE                           of what is compared with nothing: a table as it is
   EXPERIMENT/TABLE/COLUMN[,COLUMN]           a table with these columns
   EXPERIMENT/TABLE/COLUMN/ROW                one number and its interval
 Each experiment is to be in one of the reports.

@@ -37,7 +37,8 @@ const REQUEST: &[u8] = b"GET /users/7 HTTP/1.1\r\nhost: example.org\r\nuser-agen
 pub struct InstructionsArguments {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Gateways beside each other, instead of the one that is measured otherwise: target/release/pilotlight,old/pilotlight
+    /// Gateways beside each other, instead of the one that is measured otherwise:
+    /// target/release/pilotlight,old/pilotlight
     #[arg(long, value_name = "FILES", value_delimiter = ',')]
     binaries: Vec<PathBuf>,
     /// Count each a second time, with this share of requests sampled and their spans sent to a collector
@@ -279,9 +280,10 @@ impl Counted {
 
 impl Measure for Counted {
     fn measure(&mut self, _: Amount) -> anyhow::Result<Sample> {
-        let each = callgrind::each(self.requests, |requests| self.count(requests))?;
+        let (few, many) = self.requests;
+        let each = callgrind::each(few, many, |requests| self.count(requests))?;
         let values = vec![(Metric::Instructions, each)];
-        Ok(Sample { values, requests: u64::from(self.requests.1), ..Sample::default() })
+        Ok(Sample { values, requests: u64::from(many), ..Sample::default() })
     }
 
     fn beside(&self, _: Amount) -> Duration {

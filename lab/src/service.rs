@@ -1,9 +1,10 @@
 //! The Rust service under measurement: the same 200 bytes of JSON for every request, over the pipe with the SDK or over
-//! HTTP/1.1 with hyper, from a constant or from Redis; or the floor, [`bare`]. It is `pilotlight-lab` itself, so that
-//! an installed one has a Rust service to measure.
+//! HTTP/1.1 with hyper, from a constant or from Redis; or the floor, [`bare`]; and the [`relay`]. It is
+//! `pilotlight-lab` itself, so that an installed one has a Rust service to measure.
 
 mod bare;
 pub(crate) mod bodies;
+mod relay;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -29,6 +30,8 @@ use crate::equals;
 
 /// The hidden argument with which the binary becomes the Rust service; what it speaks follows.
 pub const SERVICE: &str = "lab-service";
+/// What follows for a bare relay; the address that it relays to is next.
+pub const RELAY: &str = "relay";
 /// The key that has [`answer_body`] in Redis, for the service that asks there.
 pub const REDIS_KEY: &str = "lab:answer";
 
@@ -51,6 +54,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Some("http-bodies") => run(bodies::http()),
         Some("pipe-late") => run(late(arguments.next())),
         Some("bare") => bare::serve(),
+        Some(RELAY) => relay::serve(arguments.next()),
         Some(equals::WORK) => run(equals::serve(arguments.next())),
         _ => Err(anyhow::anyhow!("is started by `pilotlight lab` only")),
     };

@@ -5,28 +5,9 @@ import threading
 import time
 import unittest
 from pathlib import Path
-from types import SimpleNamespace
 
-from harness import procfs, report
-from harness.lab import Lab, first_error
+from harness import procfs
 from harness.program import Failed, Program, accepts, free_port
-
-
-class Report(unittest.TestCase):
-    def test_spread(self):
-        self.assertEqual(report.spread([3, None, 1, 2], 1), "2.0 (1.0–3.0)")
-        self.assertEqual(report.spread([1234.5], 0), "1,234")
-        self.assertEqual(report.spread([None, None]), "–")
-
-    def test_ratios_are_of_the_same_round(self):
-        self.assertEqual(report.ratios([1, None, 6, 2], [2, 4, 3, None]), [0.5, 2])
-
-    def test_a_figure_is_met_by_its_median_and_not_met_if_not_measured(self):
-        def met(*values):
-            return report.Figure("x", 2, "×", list(values)).met
-        self.assertIs(met(1, 2, 9), True)
-        self.assertIs(met(1, 2.1, 9), False)
-        self.assertIs(met(None, None), None)
 
 
 class Procfs(unittest.TestCase):
@@ -74,37 +55,6 @@ class Programs(unittest.TestCase):
 
     def test_ports(self):
         self.assertFalse(accepts(free_port()))
-
-
-class Rounds(unittest.TestCase):
-    def test_variants_alternate_and_a_failure_ends_one(self):
-        order = []
-
-        def good():
-            order.append("good")
-            return {"cpu": 1}
-
-        def late():
-            order.append("late")
-            return {"cpu": 1}
-
-        def bad():
-            order.append("bad")
-            raise Failed("out of order")
-
-        with Lab(SimpleNamespace(rounds=2)) as lab:
-            lab.note = lambda text: None
-            samples = lab.run_rounds("test", {"good": good, "late": late, "bad": bad})
-            folder = lab.folder("x")
-        self.assertEqual(order, ["good", "late", "bad", "late", "good"])
-        self.assertEqual(samples.rounds, {"good": [{"cpu": 1}] * 2, "late": [{"cpu": 1}] * 2, "bad": []})
-        self.assertEqual(samples.failed, {"bad": "out of order"})
-        self.assertFalse(folder.exists())
-
-
-    def test_the_first_error_of_a_build_and_its_place(self):
-        text = "   Compiling x\nwarning: y\nerror[E1]: no z\n  --> src/z.rs:1:2\n   |"
-        self.assertEqual(first_error(text), "error[E1]: no z --> src/z.rs:1:2")
 
 
 if __name__ == "__main__":

@@ -29,41 +29,54 @@ pub(super) fn measure(
     amount: Amount,
     scratch: &Path,
 ) -> anyhow::Result<Sample> {
+    let (keys, bytes) = (KEYS.to_string(), SMALL.to_string());
+    let of = |test, count, limit, options: &[&str]| {
+        let words = ["--cluster", "-t", test, "-r", &keys, "-d", &bytes];
+        Run { port: servers.port(), count, limit, dir: scratch, words: &[&words, options].concat() }.counted()
+    };
     if !servers.has_benchmark_keys {
-        let count = KEYS * SETS_FOR_EACH_KEY;
-        run(servers, ("set", count), &["-P", "64", "-c", "16"], FILL_LIMIT, scratch).context("its keys")?;
-        servers.has_benchmark_keys = true;
+        of("set", KEYS * SETS_FOR_EACH_KEY, FILL_LIMIT, &["-P", "64", "-c", "16"]).context("its keys")?;
     }
     let per_second = PER_SECOND[usize::from(variant.options.windows(2).any(|pair| pair == ["-P", "64"]))];
     let count = (per_second * amount.duration.as_secs_f64()).ceil() as u64;
     let test = if workload == Workload::W3 { "set" } else { "get" };
-    let (before, used_before) = (servers.counters()?, usage::ended_children_cpu_time()?);
-    let limit = amount.duration * MAX_TIMES_SLOWER + EXTRA;
-    let output = run(servers, (test, count), variant.options, limit, scratch)?;
-    let used = usage::ended_children_cpu_time()?.saturating_sub(used_before);
-    let after = servers.counters()?;
-    let (ops_s, p50, p99) = parse(&output)?;
-    let cpu_us = used.as_secs_f64() * 1e6 / count as f64;
-    sample(workload, &Counted { ops: count, errors: 0, ops_s, cpu_us, p50, p99, p999: None }, &before, &after)
+    let before = servers.counters()?;
+    let counted = of(test, count, amount.duration * MAX_TIMES_SLOWER + EXTRA, variant.options)?;
+    servers.has_benchmark_keys = true;
+    sample(workload, &counted, &before, &servers.counters()?)
 }
 
-fn run(
-    servers: &Servers,
-    (test, count): (&str, u64),
-    options: &[&str],
-    limit: Duration,
-    scratch: &Path,
-) -> anyhow::Result<String> {
-    let port = servers.ports().first().copied().unwrap_or_default().to_string();
-    let (count, keys, bytes) = (count.to_string(), KEYS.to_string(), SMALL.to_string());
-    let own =
-        ["-h", "127.0.0.1", "-p", &port, "--cluster", "-t", test, "-n", &count, "-r", &keys, "-d", &bytes, "--csv"];
-    let words = ["redis-benchmark"].iter().chain(&own).chain(options).map(Into::into);
-    let output = scratch.join("redis-benchmark.output");
-    let program = Program { name: "redis-benchmark".into(), command: words.collect(), dir: scratch.to_owned(), output };
-    let mut held = program.start()?;
-    held.ended_within(limit)?;
-    Ok(held.output())
+/// One run of it.
+pub(super) struct Run<'a> {
+    /// Of a server on the loopback interface.
+    pub(super) port: u16,
+    /// Commands.
+    pub(super) count: u64,
+    pub(super) limit: Duration,
+    /// For what it prints.
+    pub(super) dir: &'a Path,
+    /// The rest of its arguments.
+    pub(super) words: &'a [&'a str],
+}
+
+impl Run<'_> {
+    pub(super) fn counted(&self) -> anyhow::Result<Counted> {
+        let before = usage::ended_children_cpu_time()?;
+        let (ops_s, p50, p99) = parse(&self.output()?)?;
+        let used = usage::ended_children_cpu_time()?.saturating_sub(before);
+        let cpu_us = used.as_secs_f64() * 1e6 / self.count as f64;
+        Ok(Counted { ops: self.count, errors: 0, ops_s, cpu_us, p50, p99, p999: None })
+    }
+
+    fn output(&self) -> anyhow::Result<String> {
+        let (port, count) = (self.port.to_string(), self.count.to_string());
+        let own = ["redis-benchmark", "-h", "127.0.0.1", "-p", &port, "-n", &count, "--csv"];
+        let command = own.iter().chain(self.words).map(Into::into).collect();
+        let (name, output) = ("redis-benchmark".to_owned(), self.dir.join("redis-benchmark.output"));
+        let mut held = Program { name, command, dir: self.dir.to_owned(), output }.start()?;
+        held.ended_within(self.limit)?;
+        Ok(held.output())
+    }
 }
 
 /// Commands in a second, and microseconds, out of `redis-benchmark --csv`.

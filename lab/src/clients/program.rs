@@ -37,6 +37,22 @@ pub(super) struct Counted {
     pub(super) p999: Option<f64>,
 }
 
+impl Counted {
+    /// With the servers' CPU time for a command, where it is known.
+    pub(super) fn sample(&self, servers_us: Option<f64>) -> Sample {
+        let mut values = vec![
+            (Metric::CpuUs, self.cpu_us),
+            (Metric::PerSecond, self.ops_s),
+            (Metric::P50Ms, self.p50 / 1000.0),
+            (Metric::P99Ms, self.p99 / 1000.0),
+        ];
+        values.extend(self.p999.map(|us| (Metric::P999Ms, us / 1000.0)));
+        let servers = servers_us.map(|us| ("redis".to_owned(), us));
+        let cpu_us = [("client".to_owned(), self.cpu_us)].into_iter().chain(servers).collect();
+        Sample { values, cpu_us, requests: self.ops, ..Sample::default() }
+    }
+}
+
 pub(super) fn measure(
     servers: &Servers,
     variant: &Variant,
@@ -109,19 +125,7 @@ pub(super) fn sample(
     let wrong = counted.errors.max(missing);
     ensure!(wrong == 0, "{wrong} answers were wrong");
     let servers_us = after.cpu_since(before).as_secs_f64() * 1e6 / counted.ops as f64;
-    let mut values = vec![
-        (Metric::CpuUs, counted.cpu_us),
-        (Metric::PerSecond, counted.ops_s),
-        (Metric::P50Ms, counted.p50 / 1000.0),
-        (Metric::P99Ms, counted.p99 / 1000.0),
-    ];
-    values.extend(counted.p999.map(|us| (Metric::P999Ms, us / 1000.0)));
-    Ok(Sample {
-        values,
-        cpu_us: vec![("client".into(), counted.cpu_us), ("redis".into(), servers_us)],
-        requests: counted.ops,
-        ..Sample::default()
-    })
+    Ok(counted.sample(Some(servers_us)))
 }
 
 #[cfg(test)]

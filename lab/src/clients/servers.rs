@@ -76,6 +76,21 @@ impl Servers {
         Ok(servers)
     }
 
+    /// Of the first of them, of whom clients learn the others.
+    pub(super) fn port(&self) -> u16 {
+        self.redis.port()
+    }
+
+    /// Of the one that has a key.
+    pub(super) fn port_of(&self, key: &str) -> u16 {
+        self.redis.addresses()[self.redis.owner(Slot::of(key.as_bytes()).number())].port()
+    }
+
+    /// Forgets everything.
+    pub(super) fn flush(&self) -> anyhow::Result<()> {
+        self.redis.flush()
+    }
+
     pub(super) fn ports(&self) -> Vec<u16> {
         self.redis.addresses().iter().map(SocketAddr::port).collect()
     }
@@ -101,7 +116,7 @@ impl Servers {
     }
 
     /// Keys, with values of so many bytes.
-    fn write(&self, keys: impl Iterator<Item = (String, usize)>) -> anyhow::Result<()> {
+    pub(super) fn write(&self, keys: impl Iterator<Item = (String, usize)>) -> anyhow::Result<()> {
         let addresses = self.redis.addresses();
         let mut commands: Vec<Vec<Vec<u8>>> = vec![Vec::new(); addresses.len()];
         for (key, bytes) in keys {

@@ -2,7 +2,7 @@
 
 use super::Experiment;
 use crate::cache::Cache;
-use crate::clients::Clients;
+use crate::clients::{Clients, Tool, Tunnel};
 use crate::equals::Equals;
 use crate::factors::{Factors, Study};
 use crate::front::Front;
@@ -24,6 +24,8 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Transport::among_others()),
         Box::new(Rest::among_others()),
         Box::new(Clients::among_others()),
+        Box::new(Tool::among_others()),
+        Box::new(Tunnel::among_others()),
         Box::new(Factors),
         Box::new(Study::among_others()),
         Box::new(Equals::among_others()),

@@ -41,7 +41,7 @@ impl Counted {
 
     /// Instructions for one request.
     pub(crate) fn each(&self) -> anyhow::Result<f64> {
-        callgrind::each((FEW, MANY), |requests| self.count(requests))
+        callgrind::each(FEW, MANY, |requests| self.count(requests))
     }
 
     fn count(&self, requests: u32) -> anyhow::Result<u64> {

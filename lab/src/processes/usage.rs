@@ -94,15 +94,27 @@ pub fn during<T>(
 /// # Errors
 /// The system does not say.
 pub fn ended_children_cpu_time() -> anyhow::Result<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat").context("/proc/self/stat cannot be read")?;
-    // The name in parentheses may have spaces in it; behind it are state, parent …, and 13th and 14th the times of
-    // children.
-    let fields: Vec<&str> =
-        stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
-    let (user, system) = ticks(13).zip(ticks(14)).context("/proc/self/stat has no times of children")?;
-    let per_second = rustix::param::clock_ticks_per_second();
-    Ok(Duration::from_secs_f64((user + system) as f64 / per_second as f64))
+    // Behind the times of a process are those of its children.
+    let [user, system] = ticks("self", 13).context("/proc/self/stat has no times of children")?;
+    Ok(user + system)
+}
+
+/// CPU time of these processes so far in user space and in the kernel, to the tick.
+#[must_use]
+pub fn user_and_kernel(pids: &[u32]) -> [Duration; 2] {
+    let all = pids.iter().filter_map(|pid| ticks(&pid.to_string(), 11));
+    all.fold([Duration::ZERO; 2], |[user, system], [more, most]| [user + more, system + most])
+}
+
+/// Two times that stand beside each other in a process's `stat`, counted from behind its name.
+fn ticks(pid: &str, index: usize) -> Option<[Duration; 2]> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may have spaces in it.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let seconds = |index: usize| {
+        Some(fields.get(index)?.parse::<u64>().ok()? as f64 / rustix::param::clock_ticks_per_second() as f64)
+    };
+    Some([Duration::from_secs_f64(seconds(index)?), Duration::from_secs_f64(seconds(index + 1)?)])
 }
 
 /// Memory of these processes.
@@ -207,6 +219,7 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_uses_nothing() {
         assert_eq!(cpu_time(&[u32::MAX]), Duration::ZERO);
+        assert_eq!(user_and_kernel(&[u32::MAX]), [Duration::ZERO; 2]);
         assert_eq!(memory(&[u32::MAX]), Memory::default());
     }
 

@@ -57,8 +57,16 @@ impl Redis {
 
     /// With more options for each server.
     pub(crate) fn start_with(topology: Topology, dir: &Path, more: &[OsString]) -> anyhow::Result<Self> {
+        Self::start_servers(topology, if topology == Topology::Cluster { PRIMARIES } else { 1 }, dir, more)
+    }
+
+    /// A cluster of so many primaries.
+    pub(crate) fn start_cluster(primaries: usize, dir: &Path) -> anyhow::Result<Self> {
+        Self::start_servers(Topology::Cluster, primaries, dir, &[])
+    }
+
+    fn start_servers(topology: Topology, count: usize, dir: &Path, more: &[OsString]) -> anyhow::Result<Self> {
         let program = program().context("there is no redis-server and no valkey-server in the PATH")?;
-        let count = if topology == Topology::Cluster { PRIMARIES } else { 1 };
         let mut servers = Vec::new();
         for number in 0..count {
             let dir = dir.join(format!("redis-{topology:?}-{number}").to_lowercase());
@@ -156,11 +164,12 @@ impl Redis {
     }
 
     fn form(&self) -> anyhow::Result<()> {
-        let share = SLOTS / PRIMARIES;
+        let count = self.servers.len();
+        let share = SLOTS / count;
         let seed = self.port().to_string();
         for (number, (_, address)) in self.servers.iter().enumerate() {
             let first = number * share;
-            let last = if number + 1 == PRIMARIES { SLOTS - 1 } else { first + share - 1 };
+            let last = if number + 1 == count { SLOTS - 1 } else { first + share - 1 };
             // CLUSTER ADDSLOTSRANGE would need Redis 7.
             let slots: Vec<String> = (first..=last).map(|slot| slot.to_string()).collect();
             let command: Vec<&str> =
@@ -173,9 +182,8 @@ impl Redis {
         }
         let end = Instant::now() + FORM_LIMIT;
         let agreed = |address| {
-            ask(address, &["CLUSTER", "INFO"]).is_ok_and(|info| {
-                info.contains("cluster_state:ok") && info.contains(&format!("cluster_size:{PRIMARIES}"))
-            })
+            ask(address, &["CLUSTER", "INFO"])
+                .is_ok_and(|info| info.contains("cluster_state:ok") && info.contains(&format!("cluster_size:{count}")))
         };
         while !self.servers.iter().all(|(_, address)| agreed(*address)) {
             ensure!(Instant::now() < end, "the cluster has not formed within {} s", FORM_LIMIT.as_secs());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Summary;
 
-/// What was measured, in columns of its own. `lab/tool.py` writes these.
+/// What was measured, in columns of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableResults {
     /// Unique in its experiment, groups included.
