@@ -106,7 +106,7 @@ impl Experiment for Instructions {
     }
 
     fn hypothesis(&self) -> &'static str {
-        "Of ten hits at once each takes a fifth of one alone, and a request that is passed on three times as much as a hit"
+        "Of ten hits at once each takes two thirds of one alone, and a request that is passed on three times as much as a hit"
     }
 
     fn participants(&self, _: &Setting) -> Vec<Participant> {
