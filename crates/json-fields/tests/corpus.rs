@@ -1,7 +1,5 @@
 //! Replays the corpus of the fuzz target `json_fields`, and makes more at random.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its corpus has failed")]
-
 use proptest::prelude::*;
 
 #[path = "../../../fuzz/checks/json_fields.rs"]

@@ -231,7 +231,8 @@ impl Experiment for Tool {
             // Without ours there is nothing to be said.
             if is_here(OURS) {
                 let who = [OURS].into_iter().chain(work.peers().iter().copied().filter(|who| is_here(who)));
-                groups.push(group(work, who.collect(), built.as_ref(), setting, self.amount(work, setting)));
+                let who: Vec<_> = who.collect();
+                groups.push(group(work, &who, built.as_ref(), setting, self.amount(work, setting)));
             }
         }
         Ok(Plan { groups, skipped, ..Plan::default() })
@@ -242,7 +243,7 @@ impl Experiment for Tool {
     }
 }
 
-fn group(work: Work, all: Vec<&'static str>, built: Option<&Built>, setting: &Setting, amount: Amount) -> Group {
+fn group(work: Work, all: &[&'static str], built: Option<&Built>, setting: &Setting, amount: Amount) -> Group {
     let (servers, server) = (Shared::default(), start::Server::default());
     // A cluster keeps what it knows of itself in its folder.
     let scratch = setting.scratch.join(format!("tool-{}", work.id()));

@@ -123,7 +123,7 @@ impl Shown {
         self.whole.counts = counts;
         let grouped = self.rows.iter().zip(services).filter(|(row, _)| row.facts.is_grouped).map(|(_, target)| target);
         let groups = groups::status(grouped);
-        self.whole.told = self.whole.tell(shared, window, groups);
+        self.whole.told = self.whole.tell(shared, window, &groups);
     }
 
     /// Reads the times of the services that have answered something since the last look, and those of all together. A
@@ -225,7 +225,7 @@ impl Facts {
 }
 
 impl Whole {
-    fn tell(&self, shared: &Shared, window: Duration, groups: Value) -> Value {
+    fn tell(&self, shared: &Shared, window: Duration, groups: &Value) -> Value {
         let counts = &self.counts;
         let (opened, closed) = status::connections(shared);
         let quantile = |per_mille| self.recent.warm.quantile_ns(per_mille).map(milliseconds);
