@@ -243,7 +243,7 @@ async function server(status) {
 test('groups show their budget, who runs and who waits; servers their health and their share', async () => {
   const [well, other, failing] = [await server(200), await server(200), await server(503)];
   const model = (name) => [`[services.${name}]`, 'command = ["python3", "-B", "service.py"]', 'transport = "http"', 'socket = "tcp"',
-    'in_group = "models"', 'group_memory = "300MiB"', 'queue = { timeout = "10m" }', '[[routes]]', `path = "/${name}"`, `service = "${name}"`];
+    'in_group = "models"', 'group_memory = "300MiB"', 'queue = { timeout = "10m" }', '[[routes]]', `path = "/${name}"`, `service = "${name}"`, 'timeout = "10m"'];
   const lines = [
     '[groups.models]', 'max_running = 1', 'memory = "512MiB"', 'grace = "1h"', ...model('llama'), ...model('qwen'),
     '[services.many]', `url = [${[well, other, failing].map((address) => `"http://${address}"`).join(', ')}]`,

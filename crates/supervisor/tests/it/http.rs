@@ -123,11 +123,11 @@ fn a_service_that_never_accepts_is_found_out() {
 fn a_service_that_nobody_asked_anything_is_not_found_guilty() {
     run(async {
         let mut spec = sh("h", "exec sleep 1000", UNIX);
-        spec.start_timeout = Duration::from_millis(100);
+        spec.start_timeout = Duration::from_millis(800);
         spec.idle_timeout = None;
         let bed = Bed::new(1, vec![spec]);
         let lease = bed.service(0).ready(0).await.unwrap();
-        let ended = tokio::time::timeout(Duration::from_millis(300), lease.instance().ended()).await;
+        let ended = tokio::time::timeout(Duration::from_millis(1200), lease.instance().ended()).await;
         assert!(ended.is_err(), "it ended: {ended:?}");
     });
 }
