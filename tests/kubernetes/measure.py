@@ -37,6 +37,7 @@ from conftest import Installed, Load, Space, wait  # noqa: E402
 SERVICES_NETWORK = 93  # 10.93.x.y: endpoints that nobody asks
 SETTLED = 0.3  # seconds for the gateway to learn what the API server has said
 BATCH = 16  # threads that write to the API server
+POLL = 0.002  # seconds between two requests that ask whether a change is there: without, they take a core from it
 
 
 def millis(seconds):
@@ -259,6 +260,7 @@ def until(read, text, limit=30.0):
     begin = time.monotonic()
     while text not in (read() or ""):
         assert time.monotonic() - begin < limit, text
+        time.sleep(POLL)
     return time.monotonic() - begin
 
 

@@ -25,8 +25,8 @@ use crate::statuses::{Agreed, Batch, patches};
 use crate::translate::{Checks, Options, Translation, translate};
 use crate::watch::{Effect, Told};
 
-/// How long changes are gathered from the first one on.
-pub const GATHER: Duration = Duration::from_millis(20);
+/// How long changes are gathered from the first one on. Those that come while one is applied are gathered by that.
+pub const GATHER: Duration = Duration::from_millis(5);
 /// How long others wait that come behind endpoints that were given at once.
 const GATHER_ENDPOINTS: Duration = Duration::from_millis(5);
 /// Changes that are taken without a look at anything else.
