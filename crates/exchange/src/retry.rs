@@ -21,12 +21,12 @@ use std::time::Duration;
 
 /// Tries for one request: the first, one after a connection that had been closed or a refusal, one for the new
 /// instance.
-pub const MAX_TRIES: u32 = 3;
+pub const MAX_TRIES: u16 = 3;
 /// Tries that do not count, because the instance was told to go before anything of the request was carried out.
-pub const MAX_MOVES: u32 = 16;
+pub const MAX_MOVES: u16 = 16;
 /// Tries that do not count, because a server took no connection and is waited for. Time ends them long before: servers
 /// that refuse are tried four times in a second.
-pub const MAX_AWAITED: u32 = 16_384;
+pub const MAX_AWAITED: u16 = 16_384;
 /// How long the end of an instance may take from its socket to the supervisor.
 pub const END_NOTICE: Duration = Duration::from_millis(500);
 
@@ -112,14 +112,14 @@ pub enum BodyState {
     Spent,
 }
 
-/// How often a request was sent.
+/// How often a request was sent. Small, as it moves with the state of every exchange.
 #[derive(Debug, Clone, Copy)]
 pub struct Tries {
-    counted: u32,
+    counted: u16,
     /// Those at instances that were told to go.
-    moves: u32,
+    moves: u16,
     /// Those at servers that took no connection.
-    awaited: u32,
+    awaited: u16,
 }
 
 impl Tries {

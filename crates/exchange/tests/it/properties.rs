@@ -19,11 +19,11 @@ struct Player {
     fills: Count,
     request: Request,
     /// Since the request was given to a service first, or without a condition.
-    sends: u32,
+    sends: u16,
     /// Of them, those at instances that were told to go.
-    moves: u32,
+    moves: u16,
     /// Of them, those at servers that took no connection.
-    awaited: u32,
+    awaited: u16,
     must_not_send: bool,
     sent: Option<&'static str>,
     is_stored: bool,
@@ -154,9 +154,9 @@ impl Player {
         self.status = 502;
         let instance = self.instance();
         let is_awaited = fault == Fault::Connect && instance.is_awaited && self.request.upstream == Upstream::External;
-        self.awaited += u32::from(is_awaited);
+        self.awaited += u16::from(is_awaited);
         let nothing_done = matches!(fault, Fault::Closed(Delivery::No, _) | Fault::Refused);
-        self.moves += u32::from(nothing_done && instance.drains && !instance.has_ended);
+        self.moves += u16::from(nothing_done && instance.drains && !instance.has_ended);
         Event::SendFailed { fault, failure: "fault", status: 502, body: self.left(), instance }
     }
 

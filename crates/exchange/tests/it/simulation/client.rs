@@ -58,9 +58,9 @@ pub(super) struct Client {
     pub(super) unbounded_ms: u64,
     pub(super) faults: u32,
     steps: u32,
-    pub(super) tries: u32,
+    pub(super) tries: u16,
     /// Of them, those at instances that were told to go.
-    pub(super) moves: u32,
+    pub(super) moves: u16,
     pub(super) has_mismatched: bool,
     pub(super) has_invalidated: bool,
     pub(super) is_suspect: bool,

@@ -22,7 +22,7 @@ impl Client {
         };
         let instance = self.instance_state(context);
         let nothing_done = matches!(fault, Fault::Closed(Delivery::No, _) | Fault::Refused);
-        self.moves += u32::from(nothing_done && instance.drains && !instance.has_ended);
+        self.moves += u16::from(nothing_done && instance.drains && !instance.has_ended);
         let status = if matches!(fault, Fault::Refused | Fault::Overloaded) { 503 } else { 502 };
         Event::SendFailed { fault, failure: "no answer", status, body, instance }
     }
