@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FORMATS = (57,)
 CRATES = ("pilotlight-redis", "pilotlight-resp", "pilotlight-pipe", "pilotlight-redis-pools")
 # Those of which every type with methods, trait and function shows an example; more are listed by `--without-examples`.
-WITH_EXAMPLES = ("pilotlight-redis", "pilotlight-resp")
+WITH_EXAMPLES = ("pilotlight-redis", "pilotlight-resp", "pilotlight-pipe")
 # Features that change nothing that is public, and cost minutes: the others are on.
 OFF = ("tls-aws-lc-rs",)
 STD = ("core", "alloc", "std")

@@ -26,6 +26,19 @@ pub enum ControlError {
 }
 
 /// The payload of DRAIN: finish, begin nothing new.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::control::Drain;
+/// use pilotlight_pipe::frame::{FrameType, MAX_FRAME, split_frame};
+///
+/// let mut wire = BytesMut::new();
+/// Drain { grace_ms: 5000 }.encode(&mut wire);
+/// let (header, payload) = split_frame(&mut wire, MAX_FRAME)?.expect("a whole frame");
+/// assert_eq!(header.kind, FrameType::DRAIN);
+/// assert_eq!(Drain::parse(&payload)?.grace_ms, 5000);
+/// # Ok::<(), pilotlight_pipe::session::ProtocolError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
     /// From the gateway: the time until the service is killed, in milliseconds.
@@ -58,6 +71,17 @@ pub enum MoreKind {
 }
 
 /// The payload of MORE: dial `count` connections for `worker`, please.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::control::{More, MoreKind};
+/// use pilotlight_pipe::frame::HEADER_LEN;
+///
+/// let more = More { kind: MoreKind::Own, count: 2, worker: 1 };
+/// let mut wire = BytesMut::new();
+/// more.encode(&mut wire);
+/// assert_eq!(More::parse(&wire[HEADER_LEN..]), Ok(more));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct More {
     /// Of which kind.
@@ -109,6 +133,17 @@ pub enum LogLevel {
 }
 
 /// The payload of LOG: one line of the exchange that the frame names.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::control::{Log, LogLevel};
+/// use pilotlight_pipe::frame::HEADER_LEN;
+///
+/// let line = Log { level: LogLevel::Warn, text: "the cache is cold".into() };
+/// let mut wire = BytesMut::new();
+/// line.encode(&mut wire, 7);
+/// assert_eq!(Log::parse(&wire[HEADER_LEN..]), Ok(line));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     /// How grave.
@@ -150,16 +185,45 @@ impl Log {
 }
 
 /// Appends a PING.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::control::encode_ping;
+///
+/// let mut wire = BytesMut::new();
+/// encode_ping(&mut wire, *b"are you?");
+/// assert_eq!(&wire[..], b"\x08\0\0\0\x0a\0\0\0are you?");
+/// ```
 pub fn encode_ping(out: &mut BytesMut, bytes: [u8; 8]) {
     encode_frame(out, FrameType::PING, flags::NONE, 0, &bytes);
 }
 
 /// Appends the PONG that answers a PING (P-35).
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::control::{encode_ping, encode_pong, parse_ping};
+/// use pilotlight_pipe::frame::HEADER_LEN;
+///
+/// let (mut asked, mut answered) = (BytesMut::new(), BytesMut::new());
+/// encode_ping(&mut asked, *b"are you?");
+/// encode_pong(&mut answered, parse_ping(&asked[HEADER_LEN..])?);
+/// assert_eq!(answered[HEADER_LEN..], asked[HEADER_LEN..]);
+/// # Ok::<(), pilotlight_pipe::control::ControlError>(())
+/// ```
 pub fn encode_pong(out: &mut BytesMut, bytes: [u8; 8]) {
     encode_frame(out, FrameType::PONG, flags::NONE, 0, &bytes);
 }
 
 /// The 8 bytes of a PING or PONG.
+///
+/// ```
+/// use pilotlight_pipe::control::parse_ping;
+///
+/// assert_eq!(parse_ping(b"are you?")?, *b"are you?");
+/// assert!(parse_ping(b"short").is_err());
+/// # Ok::<(), pilotlight_pipe::control::ControlError>(())
+/// ```
 ///
 /// # Errors
 /// The payload is not 8 bytes long.
@@ -168,6 +232,18 @@ pub fn parse_ping(payload: &[u8]) -> Result<[u8; 8], ControlError> {
 }
 
 /// Appends a STOP (P-21).
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::control::encode_stop;
+/// use pilotlight_pipe::frame::{FrameType, MAX_FRAME, split_frame};
+///
+/// let mut wire = BytesMut::new();
+/// encode_stop(&mut wire, 7);
+/// let (header, payload) = split_frame(&mut wire, MAX_FRAME)?.expect("a whole frame");
+/// assert_eq!((header.kind, header.exchange, payload.len()), (FrameType::STOP, 7, 0));
+/// # Ok::<(), pilotlight_pipe::frame::FrameError>(())
+/// ```
 pub fn encode_stop(out: &mut BytesMut, exchange: u16) {
     encode_frame(out, FrameType::STOP, flags::NONE, exchange, &[]);
 }

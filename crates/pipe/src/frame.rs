@@ -18,6 +18,16 @@ pub const HEADER_LEN: usize = 8;
 pub const MAX_FRAME: usize = 65_536;
 
 /// The header of a frame, as it is on the wire.
+///
+/// ```
+/// use pilotlight_pipe::frame::{FrameHeader, FrameType, flags};
+///
+/// let header = FrameHeader { length: 5, kind: FrameType::DATA, flags: flags::END, exchange: 7 };
+/// let bytes = header.encode();
+/// assert_eq!(bytes, [5, 0, 0, 0, 6, 1, 7, 0]);
+/// assert_eq!(FrameHeader::decode(&bytes), header);
+/// assert!(header.is_end() && !header.is_ignorable());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes of payload that follow the header.
@@ -154,6 +164,20 @@ pub enum FrameError {
 /// Splits one whole frame off the front of `buf`: the header and its payload, a slice of the same memory. `None` if the
 /// frame is not complete yet; [`missing`] says how many bytes it wants.
 ///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::frame::{FrameType, MAX_FRAME, encode_frame, flags, split_frame};
+///
+/// let mut read = BytesMut::new();
+/// encode_frame(&mut read, FrameType::DATA, flags::NONE, 7, b"hello");
+/// read.extend_from_slice(&[9, 0]); // the next frame has only begun
+/// let (header, payload) = split_frame(&mut read, MAX_FRAME)?.expect("a whole frame");
+/// assert_eq!((header.exchange, &payload[..]), (7, &b"hello"[..]));
+/// assert_eq!(split_frame(&mut read, MAX_FRAME)?, None);
+/// assert_eq!(read.len(), 2);
+/// # Ok::<(), pilotlight_pipe::frame::FrameError>(())
+/// ```
+///
 /// # Errors
 /// The length is above `max_frame`. It is checked before anything is sized by it (P-6); `buf` is left as it was.
 #[inline]
@@ -169,6 +193,16 @@ pub fn split_frame(buf: &mut BytesMut, max_frame: usize) -> Result<Option<(Frame
 
 /// The frame at the front of `buf`, which stays there. `None` if it is not complete yet.
 ///
+/// ```
+/// use pilotlight_pipe::frame::{FrameError, MAX_FRAME, whole_frame};
+///
+/// let read = *b"\x02\0\0\0\x06\x01\x07\0hi";
+/// let (header, payload) = whole_frame(&read, MAX_FRAME)?.expect("a whole frame");
+/// assert_eq!((header.exchange, payload), (7, &b"hi"[..]));
+/// assert_eq!(whole_frame(&read, 1), Err(FrameError::TooLong { length: 2, max_frame: 1 }));
+/// # Ok::<(), FrameError>(())
+/// ```
+///
 /// # Errors
 /// As [`split_frame`].
 #[inline]
@@ -183,6 +217,16 @@ pub fn whole_frame(buf: &[u8], max_frame: usize) -> Result<Option<(FrameHeader, 
 /// How many bytes are missing until `buf` begins with a whole frame; 0 when it does. An incomplete header wants only
 /// the rest of the header.
 ///
+/// ```
+/// use pilotlight_pipe::frame::{MAX_FRAME, missing};
+///
+/// let frame = b"\x02\0\0\0\x06\x01\x07\0hi";
+/// assert_eq!(missing(&frame[..3], MAX_FRAME)?, 5); // of the header
+/// assert_eq!(missing(&frame[..9], MAX_FRAME)?, 1);
+/// assert_eq!(missing(frame, MAX_FRAME)?, 0);
+/// # Ok::<(), pilotlight_pipe::frame::FrameError>(())
+/// ```
+///
 /// # Errors
 /// As [`split_frame`].
 pub fn missing(buf: &[u8], max_frame: usize) -> Result<usize, FrameError> {
@@ -193,6 +237,15 @@ pub fn missing(buf: &[u8], max_frame: usize) -> Result<usize, FrameError> {
 }
 
 /// Appends a whole frame. The payload is the caller's to keep within `max_frame`.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::frame::{FrameType, encode_frame, flags};
+///
+/// let mut wire = BytesMut::new();
+/// encode_frame(&mut wire, FrameType::DATA, flags::END, 7, b"hi");
+/// assert_eq!(&wire[..], b"\x02\0\0\0\x06\x01\x07\0hi");
+/// ```
 #[inline]
 pub fn encode_frame(out: &mut BytesMut, kind: u8, flags: u8, exchange: u16, payload: &[u8]) {
     debug_assert!(payload.len() <= MAX_FRAME, "a payload of {} bytes is longer than max_frame", payload.len());

@@ -48,6 +48,26 @@ impl ConnectionKind {
 }
 
 /// The payload of HELLO, the first frame of every connection (P-1).
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::frame::HEADER_LEN;
+/// use pilotlight_pipe::hello::{ConnectionKind, DEFAULT_LIMIT, Hello, MINOR};
+///
+/// let hello = Hello {
+///     token: "00112233445566778899aabbccddeeff".into(),
+///     kind: ConnectionKind::Shared,
+///     worker: None,
+///     exchanges: 16,
+///     max_own: DEFAULT_LIMIT,
+///     minor: MINOR,
+///     sdk: "example 1.0".into(),
+///     pid: Some(std::process::id()),
+/// };
+/// let mut wire = BytesMut::new();
+/// hello.encode(&mut wire);
+/// assert_eq!(Hello::parse(&wire[HEADER_LEN..]), Ok(hello));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The instance's token, [`TOKEN_LEN`] hexadecimal digits.
@@ -129,6 +149,18 @@ impl Hello {
 }
 
 /// The payload of WELCOME, the answer to an accepted HELLO (P-3).
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::frame::{HEADER_LEN, MAX_FRAME};
+/// use pilotlight_pipe::hello::{MINOR, Welcome};
+///
+/// let welcome =
+///     Welcome { worker: 0, max_frame: MAX_FRAME as u32, minor: MINOR, service: "users".into(), instance: 1 };
+/// let mut wire = BytesMut::new();
+/// welcome.encode(&mut wire);
+/// assert_eq!(Welcome::parse(&wire[HEADER_LEN..]), Ok(welcome));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The worker that this connection belongs to.

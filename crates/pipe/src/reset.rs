@@ -56,6 +56,17 @@ impl ResetCode {
 }
 
 /// The payload of RESET.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use pilotlight_pipe::frame::HEADER_LEN;
+/// use pilotlight_pipe::reset::{Reset, ResetCode};
+///
+/// let reset = Reset::new(ResetCode::Refused, "the database is away");
+/// let mut wire = BytesMut::new();
+/// reset.encode(&mut wire, 7);
+/// assert_eq!(Reset::parse(&wire[HEADER_LEN..]), Ok(reset));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reset {
     /// Why.

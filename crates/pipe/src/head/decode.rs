@@ -11,6 +11,39 @@ const FIXED: usize = 8;
 const REQUEST_STRINGS: usize = 7;
 
 /// What REQUEST says before the body. The strings are slices of the frame.
+///
+/// ```
+/// # use bytes::BytesMut;
+/// # use http::{HeaderMap, HeaderValue};
+/// # use pilotlight_pipe::frame::{MAX_FRAME, flags, split_frame};
+/// # use pilotlight_pipe::head::{RequestHead, encode_request};
+/// use http::{Method, header::ACCEPT};
+/// use pilotlight_pipe::head::decode_request;
+///
+/// # let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/plain"))]);
+/// # let head = RequestHead {
+/// #     method: "GET",
+/// #     scheme: "https",
+/// #     authority: "example.org",
+/// #     target: "/users?page=2",
+/// #     protocol: "HTTP/1.1",
+/// #     peer: "192.0.2.7:50000",
+/// #     request_id: "01H7",
+/// #     deadline_ms: 3000,
+/// #     headers: &headers,
+/// # };
+/// # let mut wire = BytesMut::new();
+/// # encode_request(&mut wire, 7, flags::END, &head, b"")?;
+/// # let (_, payload) = split_frame(&mut wire, MAX_FRAME)?.expect("a whole frame");
+/// // `payload` is of a REQUEST frame that was read.
+/// let (request, _body) = decode_request(payload)?;
+/// assert_eq!(request.method, Method::GET);
+/// assert_eq!(request.target(), "/users?page=2");
+/// assert_eq!(request.authority(), "example.org");
+/// assert_eq!(request.headers[ACCEPT], "text/plain");
+/// assert_eq!(request.deadline_ms, 3000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DecodedRequest {
     /// The method.
@@ -152,6 +185,20 @@ pub enum HeadError {
 
 /// Reads a REQUEST: the head and the first part of the body.
 ///
+/// ```
+/// use bytes::Bytes;
+/// use pilotlight_pipe::head::decode_request;
+///
+/// let head = b"POST\0http\0example.org\0/notes\0HTTP/1.1\0\0id-1\0content-type\0text/plain\0";
+/// let mut payload = Vec::from((head.len() as u32).to_le_bytes());
+/// payload.extend(0_u32.to_le_bytes()); // no deadline
+/// payload.extend(head);
+/// payload.extend(b"a note");
+/// let (request, body) = decode_request(Bytes::from(payload))?;
+/// assert_eq!((request.target(), &body[..]), ("/notes", &b"a note"[..]));
+/// # Ok::<(), pilotlight_pipe::head::HeadError>(())
+/// ```
+///
 /// # Errors
 /// The payload breaks P-8.
 pub fn decode_request(payload: Bytes) -> Result<(DecodedRequest, Bytes), HeadError> {
@@ -159,6 +206,21 @@ pub fn decode_request(payload: Bytes) -> Result<(DecodedRequest, Bytes), HeadErr
 }
 
 /// The same of a REQUEST with UPGRADE, whose field `upgrade` crosses (P-38).
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::header::UPGRADE;
+/// use pilotlight_pipe::head::{decode_offer, decode_request};
+///
+/// let head = b"GET\0http\0example.org\0/chat\0HTTP/1.1\0\0id-1\0upgrade\0websocket\0";
+/// let mut payload = Vec::from((head.len() as u32).to_le_bytes());
+/// payload.extend(0_u32.to_le_bytes()); // no deadline
+/// payload.extend(head);
+/// let payload = Bytes::from(payload);
+/// assert_eq!(decode_offer(payload.clone())?.0.headers[UPGRADE], "websocket");
+/// assert!(decode_request(payload)?.0.headers.is_empty());
+/// # Ok::<(), pilotlight_pipe::head::HeadError>(())
+/// ```
 ///
 /// # Errors
 /// The payload breaks P-8.
@@ -183,6 +245,17 @@ fn request(payload: Bytes, crossing: Crossing) -> Result<(DecodedRequest, Bytes)
 
 /// Reads a RESPONSE: status, fields without those of the hop (P-9), and the first part of the body.
 ///
+/// ```
+/// use bytes::Bytes;
+/// use http::StatusCode;
+/// use pilotlight_pipe::head::decode_response;
+///
+/// let payload = Bytes::from_static(b"\x09\0\0\0\xc8\0\0\0etag\0\"1\"\0hello"); // 9 bytes of fields, 200
+/// let (status, headers, body) = decode_response(payload)?;
+/// assert_eq!((status, &headers["etag"], &body[..]), (StatusCode::OK, &"\"1\"".parse()?, &b"hello"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The payload breaks P-8, or the status is not from 200 to 999.
 pub fn decode_response(payload: Bytes) -> Result<(StatusCode, HeaderMap, Bytes), HeadError> {
@@ -195,6 +268,18 @@ pub fn decode_response(payload: Bytes) -> Result<(StatusCode, HeaderMap, Bytes),
 
 /// Reads an INFO: a status from 100 to 199, and fields.
 ///
+/// ```
+/// use bytes::Bytes;
+/// use http::{StatusCode, header::LINK};
+/// use pilotlight_pipe::head::decode_info;
+///
+/// let payload = Bytes::from_static(b"\x0e\0\0\0\x67\0\0\0link\0</a.css>\0"); // 14 bytes of fields, 103
+/// let (status, headers) = decode_info(payload)?;
+/// assert_eq!(status, StatusCode::EARLY_HINTS);
+/// assert_eq!(headers[LINK], "</a.css>");
+/// # Ok::<(), pilotlight_pipe::head::HeadError>(())
+/// ```
+///
 /// # Errors
 /// The payload breaks P-8, or the status is another.
 pub fn decode_info(payload: Bytes) -> Result<(StatusCode, HeaderMap), HeadError> {
@@ -206,6 +291,16 @@ pub fn decode_info(payload: Bytes) -> Result<(StatusCode, HeaderMap), HeadError>
 }
 
 /// Reads a RESPONSE with UPGRADE: the fields, `upgrade` among them (P-40).
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::header::UPGRADE;
+/// use pilotlight_pipe::head::decode_switch;
+///
+/// let payload = Bytes::from_static(b"\x0d\0\0\0\x65\0\0\0upgrade\0echo\0"); // 13 bytes of fields, 101
+/// assert_eq!(decode_switch(payload)?[UPGRADE], "echo");
+/// # Ok::<(), pilotlight_pipe::head::HeadError>(())
+/// ```
 ///
 /// # Errors
 /// The payload breaks P-8, the status is not 101, or there is a body.
@@ -221,6 +316,15 @@ pub fn decode_switch(payload: Bytes) -> Result<HeaderMap, HeadError> {
 }
 
 /// Reads TRAILERS.
+///
+/// ```
+/// use bytes::Bytes;
+/// use pilotlight_pipe::head::decode_fields;
+///
+/// let trailers = decode_fields(&Bytes::from_static(b"x-checksum\0abc\0"))?;
+/// assert_eq!(trailers["x-checksum"], "abc");
+/// # Ok::<(), pilotlight_pipe::head::HeadError>(())
+/// ```
 ///
 /// # Errors
 /// The payload breaks P-8.

@@ -43,6 +43,31 @@ pub struct TooLarge {
 
 /// Appends a REQUEST. With UPGRADE among the flags, `upgrade` is among the fields that cross (P-38).
 ///
+/// ```
+/// use bytes::BytesMut;
+/// use http::{HeaderMap, HeaderValue, header::ACCEPT};
+/// use pilotlight_pipe::frame::{FrameType, MAX_FRAME, flags, split_frame};
+/// use pilotlight_pipe::head::{RequestHead, encode_request};
+///
+/// let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/plain"))]);
+/// let head = RequestHead {
+///     method: "GET",
+///     scheme: "https",
+///     authority: "example.org",
+///     target: "/users?page=2",
+///     protocol: "HTTP/1.1",
+///     peer: "192.0.2.7:50000",
+///     request_id: "01H7",
+///     deadline_ms: 3000,
+///     headers: &headers,
+/// };
+/// let mut wire = BytesMut::new();
+/// encode_request(&mut wire, 7, flags::END, &head, b"")?;
+/// let (header, _) = split_frame(&mut wire, MAX_FRAME)?.expect("a whole frame");
+/// assert_eq!((header.kind, header.exchange), (FrameType::REQUEST, 7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The payload is above [`MAX_FRAME`]; `out` is as before. With a body the head alone may still fit.
 pub fn encode_request(
@@ -67,6 +92,21 @@ pub fn encode_request(
 
 /// Appends a RESPONSE. With UPGRADE among the flags, `upgrade` is among the fields that cross (P-40).
 ///
+/// ```
+/// use bytes::BytesMut;
+/// use http::{HeaderMap, StatusCode};
+/// use pilotlight_pipe::frame::{MAX_FRAME, flags, split_frame};
+/// use pilotlight_pipe::head::{decode_response, encode_response};
+///
+/// let mut wire = BytesMut::new();
+/// encode_response(&mut wire, 7, flags::END, StatusCode::NOT_FOUND, &HeaderMap::new(), b"no such note")?;
+/// let (header, payload) = split_frame(&mut wire, MAX_FRAME)?.expect("a whole frame");
+/// assert!(header.is_end());
+/// let (status, _, body) = decode_response(payload)?;
+/// assert_eq!((status, &body[..]), (StatusCode::NOT_FOUND, &b"no such note"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`encode_request`].
 pub fn encode_response(
@@ -82,6 +122,20 @@ pub fn encode_response(
 
 /// Appends an INFO: a head with a status from 100 to 199 and no body.
 ///
+/// ```
+/// use bytes::BytesMut;
+/// use http::{HeaderMap, HeaderValue, StatusCode, header::LINK};
+/// use pilotlight_pipe::frame::{MAX_FRAME, split_frame};
+/// use pilotlight_pipe::head::{decode_info, encode_info};
+///
+/// let hints = HeaderMap::from_iter([(LINK, HeaderValue::from_static("</a.css>; rel=preload"))]);
+/// let mut wire = BytesMut::new();
+/// encode_info(&mut wire, 7, StatusCode::EARLY_HINTS, &hints)?;
+/// let (_, payload) = split_frame(&mut wire, MAX_FRAME)?.expect("a whole frame");
+/// assert_eq!(decode_info(payload)?, (StatusCode::EARLY_HINTS, hints));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`encode_request`].
 pub fn encode_info(out: &mut BytesMut, exchange: u16, status: StatusCode, headers: &HeaderMap) -> Result<(), TooLarge> {
@@ -89,6 +143,22 @@ pub fn encode_info(out: &mut BytesMut, exchange: u16, status: StatusCode, header
 }
 
 /// Appends TRAILERS, which end their direction (so END is set as well).
+///
+/// ```
+/// use bytes::BytesMut;
+/// use http::{HeaderMap, HeaderName, HeaderValue};
+/// use pilotlight_pipe::frame::{MAX_FRAME, split_frame};
+/// use pilotlight_pipe::head::{decode_fields, encode_fields};
+///
+/// let checksum = (HeaderName::from_static("x-checksum"), HeaderValue::from_static("abc"));
+/// let fields = HeaderMap::from_iter([checksum]);
+/// let mut wire = BytesMut::new();
+/// encode_fields(&mut wire, 7, &fields)?;
+/// let (header, payload) = split_frame(&mut wire, MAX_FRAME)?.expect("a whole frame");
+/// assert!(header.is_end());
+/// assert_eq!(decode_fields(&payload)?, fields);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`encode_request`].

@@ -4,6 +4,14 @@ use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Whether a field may cross the pipe, as far as its name alone tells (P-9). `host` crosses as the authority only.
+///
+/// ```
+/// use http::header::{ACCEPT, CONNECTION, HOST};
+/// use pilotlight_pipe::head::crosses;
+///
+/// assert!(crosses(&ACCEPT));
+/// assert!(!crosses(&CONNECTION) && !crosses(&HOST));
+/// ```
 #[inline]
 #[must_use]
 pub fn crosses(name: &HeaderName) -> bool {

@@ -29,6 +29,25 @@ pub enum BodyError {
 }
 
 /// The body of a request, as it comes. Dropping it before its end tells the gateway to send no more (P-21).
+///
+/// ```
+/// # mod gateway { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/gateway.rs")); }
+/// use http::{Request, Response};
+/// use pilotlight_pipe::{BodyError, Incoming};
+///
+/// async fn length(request: Request<Incoming>) -> Result<Response<String>, BodyError> {
+///     let mut body = request.into_body();
+///     let mut length = 0;
+///     while let Some(chunk) = body.chunk().await {
+///         length += chunk?.len();
+///     }
+///     Ok(Response::new(format!("{length} bytes\n")))
+/// }
+/// # let gateway = gateway::Gateway::start(length);
+/// # let mut shared = gateway.shared();
+/// # shared.send(|out| gateway::request(out, 1, pilotlight_pipe::frame::flags::END, "/", b"four"));
+/// # assert_eq!(&shared.answer(1).2[..], b"4 bytes\n");
+/// ```
 #[derive(Debug)]
 pub struct Incoming(IncomingKind);
 
@@ -127,6 +146,16 @@ impl HttpBody for Incoming {
 }
 
 /// The body of an answer.
+///
+/// ```
+/// use http::Response;
+/// use http_body::Body as _;
+/// use pilotlight_pipe::Body;
+///
+/// let answer: Response<Body> = Response::new("hello\n".into());
+/// assert_eq!(answer.body().size_hint().exact(), Some(6));
+/// assert!(Body::empty().is_end_stream());
+/// ```
 pub struct Body(BodyKind);
 
 enum BodyKind {
@@ -291,6 +320,29 @@ impl From<Incoming> for Body {
 
 /// Writes a [`Body::channel`]. Dropped without [`finish`](Self::finish) or [`trailers`](Self::trailers) it cuts the
 /// answer.
+///
+/// ```
+/// # mod gateway { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/gateway.rs")); }
+/// use http::{Request, Response};
+/// use pilotlight_pipe::{Body, Incoming};
+///
+/// async fn count(_request: Request<Incoming>) -> Response<Body> {
+///     let (sender, body) = Body::channel();
+///     tokio::spawn(async move {
+///         for number in 0..3 {
+///             sender.send(format!("{number}\n")).await?;
+///         }
+///         sender.finish().await // without it the answer would be cut
+///     });
+///     Response::new(body)
+/// }
+/// # let gateway = gateway::Gateway::start(count);
+/// # let mut shared = gateway.shared();
+/// # let mut own = gateway.own(&mut shared);
+/// # own.get(1, "/");
+/// # own.expect(pilotlight_pipe::frame::FrameType::RESPONSE, 0, 1);
+/// # assert_eq!(own.rest(1), b"0\n1\n2\n");
+/// ```
 #[derive(Clone, Debug)]
 pub struct BodySender {
     sender: mpsc::Sender<Message>,

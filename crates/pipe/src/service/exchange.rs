@@ -12,6 +12,29 @@ use tokio::sync::{Notify, mpsc};
 pub const MAX_LOG_LINES: usize = 256;
 
 /// An extension of every request: `request.extensions().get::<Exchange>()`. Clones are the same exchange.
+///
+/// ```
+/// # mod gateway { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/gateway.rs")); }
+/// use http::{Request, Response};
+/// use pilotlight_pipe::control::LogLevel;
+/// use pilotlight_pipe::{Exchange, Incoming};
+///
+/// async fn who(request: Request<Incoming>) -> Response<String> {
+///     let Some(exchange) = request.extensions().get::<Exchange>() else {
+///         return Response::new(String::new());
+///     };
+///     exchange.log(LogLevel::Info, "somebody asks");
+///     Response::new(format!("{} asks for {}\n", exchange.peer(), exchange.target()))
+/// }
+/// # let gateway = gateway::Gateway::start(who);
+/// # let mut shared = gateway.shared();
+/// # shared.get(1, "/who?me");
+/// # let frames = [shared.frame(), shared.frame()]; // in any order
+/// # let answer = frames.iter().find(|(header, _)| header.is_end()).expect("a response").1.clone();
+/// # let (_, _, body) = pilotlight_pipe::head::decode_response(answer).expect("a head");
+/// # assert_eq!(&body[..], b"127.0.0.1:1 asks for /who?me\n");
+/// # assert!(frames.iter().any(|(header, _)| header.kind == pilotlight_pipe::frame::FrameType::LOG));
+/// ```
 #[derive(Clone)]
 pub struct Exchange(Arc<Inner>);
 

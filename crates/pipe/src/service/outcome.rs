@@ -62,6 +62,15 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
 }
 
 /// What a handler may return: a response, or a `Result` of one.
+///
+/// ```
+/// use http::Response;
+/// use pilotlight_pipe::{Failure, IntoOutcome};
+///
+/// assert!(Response::new("hello\n").into_outcome().is_ok());
+/// let busy: Result<Response<&str>, Failure> = Err(Failure::Refused("not now".into()));
+/// assert_eq!(busy.into_outcome().unwrap_err(), Failure::Refused("not now".into()));
+/// ```
 pub trait IntoOutcome {
     /// The response or why there is none.
     ///

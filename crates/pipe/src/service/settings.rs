@@ -7,6 +7,25 @@ use std::path::PathBuf;
 use tokio::sync::watch;
 
 /// How to reach the gateway, and how much to take at once. [`serve`](crate::serve) uses the defaults.
+///
+/// ```
+/// # mod gateway { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/gateway.rs")); }
+/// use http::{Request, Response};
+/// use pilotlight_pipe::{Incoming, ServeError, Service};
+///
+/// # fn configured(service: Service) -> Service { service.exchanges(16).max_own(8) }
+/// async fn hello(_request: Request<Incoming>) -> Response<&'static str> {
+///     Response::new("hello\n")
+/// }
+///
+/// async fn run() -> Result<(), ServeError> {
+///     Service::from_env()?.exchanges(16).max_own(8).serve(hello).await
+/// }
+/// # let gateway = gateway::Gateway::start_with(configured, hello);
+/// # let mut shared = gateway.shared();
+/// # shared.get(1, "/");
+/// # assert_eq!(&shared.answer(1).2[..], b"hello\n");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Service {
     pub(super) socket: PathBuf,

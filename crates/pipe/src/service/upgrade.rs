@@ -13,6 +13,44 @@ use tokio::sync::watch;
 /// A connection that is the other protocol's: bytes to and from the client, as they are (P-41).
 ///
 /// Shutting it down ends this direction, and the client may go on with the other. Dropping it ends both.
+///
+/// ```
+/// # mod gateway { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/gateway.rs")); }
+/// use pilotlight_pipe::Upgraded;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// /// Sends back what comes, until the client ends or the service is to end.
+/// async fn echo(mut connection: Upgraded) -> std::io::Result<()> {
+///     let mut draining = std::pin::pin!(connection.draining());
+///     let mut buffer = [0; 4096];
+///     loop {
+///         let read = tokio::select! {
+///             read = connection.read(&mut buffer) => read?,
+///             () = &mut draining => 0,
+///         };
+///         if read == 0 {
+///             return connection.shutdown().await;
+///         }
+///         connection.write_all(&buffer[..read]).await?;
+///     }
+/// }
+/// # async fn switch(_request: http::Request<pilotlight_pipe::Incoming>) -> http::Response<pilotlight_pipe::Body> {
+/// #     let body = pilotlight_pipe::Body::upgrade(|connection| async { echo(connection).await.unwrap() });
+/// #     http::Response::builder().status(101).header("upgrade", "echo").body(body).unwrap()
+/// # }
+/// # use pilotlight_pipe::frame::{FrameType, flags};
+/// # let gateway = gateway::Gateway::start(switch);
+/// # let mut shared = gateway.shared();
+/// # let mut own = gateway.own(&mut shared);
+/// # own.send(|out| gateway::request(out, 1, flags::END | flags::UPGRADE, "/", b""));
+/// # own.expect(FrameType::RESPONSE, flags::UPGRADE, 1);
+/// # own.send(|out| out.extend_from_slice(b"ping"));
+/// # let mut echoed = [0; 4];
+/// # std::io::Read::read_exact(&mut own.stream, &mut echoed).unwrap();
+/// # assert_eq!(&echoed, b"ping");
+/// # own.stream.shutdown(std::net::Shutdown::Write).unwrap();
+/// # own.expect_end();
+/// ```
 #[derive(Debug)]
 pub struct Upgraded {
     stream: UnixStream,

@@ -22,6 +22,25 @@ pub enum AnswerEvent {
 }
 
 /// One answer connection.
+///
+/// ```
+/// use pilotlight_pipe::frame::{FrameHeader, FrameType, flags};
+/// use pilotlight_pipe::session::{AnswerEvent, AnswerGateway, AnswerPart, GatewayExchanges, Part};
+///
+/// let mut exchanges = GatewayExchanges::default();
+/// let shared = exchanges.add_shared(16);
+/// let exchange = exchanges.begin_shared(shared).expect("there is room"); // REQUEST is sent there
+/// let mut answers = AnswerGateway::default();
+/// for (kind, flags, part) in [
+///     (FrameType::RESPONSE, flags::NONE, AnswerPart::Response(Part::More)),
+///     (FrameType::DATA, flags::END, AnswerPart::Data(Part::Last)),
+/// ] {
+///     let header = FrameHeader { length: 0, kind, flags, exchange };
+///     assert_eq!(answers.receive(&header, &mut exchanges)?, AnswerEvent::Part(exchange, part));
+/// }
+/// assert_eq!(answers.exchange(), None);
+/// # Ok::<(), pilotlight_pipe::session::Violation>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct AnswerGateway {
     current: Option<(u16, Phase)>,

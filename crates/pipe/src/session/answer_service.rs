@@ -18,6 +18,18 @@ pub enum AnswerServiceEvent {
 }
 
 /// One answer connection.
+///
+/// ```
+/// use pilotlight_pipe::frame::{FrameHeader, FrameType, flags};
+/// use pilotlight_pipe::session::{AnswerService, AnswerServiceEvent};
+///
+/// let mut connection = AnswerService::default();
+/// let welcome = FrameHeader { length: 0, kind: FrameType::WELCOME, flags: flags::NONE, exchange: 0 };
+/// assert_eq!(connection.receive(&welcome)?, AnswerServiceEvent::Welcome);
+/// let request = FrameHeader { kind: FrameType::REQUEST, exchange: 7, ..welcome };
+/// assert_eq!(connection.receive(&request).unwrap_err().rule, "P-25"); // requests do not come here
+/// # Ok::<(), pilotlight_pipe::session::Violation>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct AnswerService {
     welcomed: bool,

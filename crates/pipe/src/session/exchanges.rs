@@ -73,6 +73,20 @@ struct SharedConnection {
 }
 
 /// The exchange ids of one instance on one worker.
+///
+/// ```
+/// use pilotlight_pipe::frame::{FrameHeader, FrameType, flags};
+/// use pilotlight_pipe::session::{GatewayExchanges, SharedEvent};
+///
+/// let mut exchanges = GatewayExchanges::default();
+/// let connection = exchanges.add_shared(16); // what its HELLO said
+/// let exchange = exchanges.begin_shared(connection).expect("there is room"); // send REQUEST with it
+/// assert_eq!(exchanges.room(connection), 15);
+/// let header = FrameHeader { length: 0, kind: FrameType::RESPONSE, flags: flags::END, exchange };
+/// assert_eq!(exchanges.receive(connection, &header)?, SharedEvent::Answer(exchange));
+/// assert_eq!(exchanges.room(connection), 16);
+/// # Ok::<(), pilotlight_pipe::session::Violation>(())
+/// ```
 #[derive(Debug)]
 pub struct GatewayExchanges {
     /// By id; 0 is never used. Grows to the most exchanges that were open at once and [`MIN_RESTING`].

@@ -42,6 +42,20 @@ struct Current {
 }
 
 /// One own connection.
+///
+/// ```
+/// use pilotlight_pipe::frame::{FrameHeader, FrameType, flags};
+/// use pilotlight_pipe::session::{AnswerPart, OwnEvent, OwnGateway, Part};
+///
+/// let mut connection = OwnGateway::default();
+/// assert!(connection.begin(7, Part::More)); // REQUEST is sent, more of its body follows
+/// assert!(connection.is_sending());
+/// connection.request_ended(); // DATA with END is sent
+/// let answer = FrameHeader { length: 0, kind: FrameType::RESPONSE, flags: flags::END, exchange: 7 };
+/// assert_eq!(connection.receive(&answer)?, OwnEvent::Part(AnswerPart::Response(Part::Last)));
+/// assert!(connection.is_idle());
+/// # Ok::<(), pilotlight_pipe::session::Violation>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct OwnGateway {
     current: Option<Current>,

@@ -48,6 +48,21 @@ struct Current {
 }
 
 /// One own connection.
+///
+/// ```
+/// use pilotlight_pipe::frame::{FrameHeader, FrameType, flags};
+/// use pilotlight_pipe::session::{OwnService, OwnServiceEvent, Part};
+///
+/// let mut connection = OwnService::default();
+/// let header = |kind, flags, exchange| FrameHeader { length: 0, kind, flags, exchange };
+/// assert_eq!(connection.receive(&header(FrameType::WELCOME, flags::NONE, 0))?, OwnServiceEvent::Welcome);
+/// let request = header(FrameType::REQUEST, flags::END, 7);
+/// assert_eq!(connection.receive(&request)?, OwnServiceEvent::Request(7, Part::Last));
+/// assert!(connection.owes_answer());
+/// connection.finish(); // the final frame is sent
+/// assert!(connection.is_idle());
+/// # Ok::<(), pilotlight_pipe::session::Violation>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct OwnService {
     welcomed: bool,

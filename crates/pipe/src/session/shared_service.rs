@@ -33,6 +33,22 @@ pub enum SharedServiceEvent {
 }
 
 /// One shared connection.
+///
+/// ```
+/// use pilotlight_pipe::frame::{FrameHeader, FrameType, flags};
+/// use pilotlight_pipe::session::{SharedService, SharedServiceEvent};
+///
+/// let mut connection = SharedService::new(16); // what its HELLO says
+/// let header = |kind, flags, exchange| FrameHeader { length: 0, kind, flags, exchange };
+/// assert_eq!(connection.receive(&header(FrameType::WELCOME, flags::NONE, 0))?, SharedServiceEvent::Welcome);
+/// for exchange in [1, 2] {
+///     let request = header(FrameType::REQUEST, flags::END, exchange);
+///     assert_eq!(connection.receive(&request)?, SharedServiceEvent::Request(exchange));
+/// }
+/// assert!(connection.finish(2)); // its final frame is sent
+/// assert_eq!(connection.open(), 1);
+/// # Ok::<(), pilotlight_pipe::session::Violation>(())
+/// ```
 #[derive(Debug)]
 pub struct SharedService {
     limit: u16,

@@ -1,4 +1,5 @@
-//! The gateway's side, by hand: a socket, frames, and nothing that the crate decides by itself.
+// The gateway's side, by hand: a socket, frames, and nothing that the crate decides by itself. Examples in the
+// documentation include this file, so its first lines are a plain comment.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -117,7 +118,7 @@ pub(crate) fn welcome_frame() -> Welcome {
 
 /// One accepted connection.
 pub(crate) struct Wire {
-    stream: UnixStream,
+    pub(crate) stream: UnixStream,
 }
 
 impl Wire {
