@@ -13,7 +13,7 @@ use crate::cache::origin::Origin;
 use crate::cache::server::memory_folder;
 use crate::cores;
 use crate::experiment::model::{Skipped, Software};
-use crate::processes::{self, Held, Program, own_program, usage};
+use crate::processes::{self, Held, Program, gateway_program, usage};
 use crate::transport::target::{LISTEN_LIMIT, free_address, listens, text};
 
 /// The answer of 200 bytes: from what is stored, or a file.
@@ -85,7 +85,7 @@ impl Kind {
         let file = OsString::from(file);
         let program = || processes::find_program(self.id()).map(OsString::from).context("it is not here any more");
         Ok(match self {
-            Self::Own => vec![own_program()?.into(), "run".into(), "--config".into(), file],
+            Self::Own => vec![gateway_program()?.into(), "run".into(), "--config".into(), file],
             Self::Nginx => vec![program()?, "-e".into(), dir.join("errors").into(), "-c".into(), file],
             Self::Haproxy => vec![program()?, "-db".into(), "-f".into(), file],
             Self::H2o => vec![program()?, "-c".into(), file],
