@@ -8,9 +8,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
+use crate::capacity::{self, Capacity};
 use crate::clients::{Clients, ClientsArguments, Tool, Tunnel, TunnelArguments};
 use crate::compare::{self, CompareArguments};
-use crate::equals::Equals;
+use crate::equals::{self, Equals};
 use crate::experiment::judge::{self, judge};
 use crate::experiment::model::{Report, Results, SCHEMA};
 use crate::experiment::noise::{Noisy, Watch};
@@ -121,8 +122,11 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
 
 A busy machine does not matter here; --noisy-anyway compares on one.")]
     Instructions(InstructionsArguments),
+    /// What a gateway, and many on one Redis Cluster, can do: predicted from what single requests cost, and measured
+    #[command(after_help = capacity::HELP)]
+    Capacity(Common),
     /// What can be told apart on this machine: equal servers, and one that does 5 % more work
-    #[command(after_help = EQUALS_EXAMPLES)]
+    #[command(after_help = equals::HELP)]
     Equals(Common),
     /// What each layer of a service is worth: allocator, runtime, HTTP, JSON, connections to Redis, TLS
     #[command(after_help = FACTORS_EXAMPLES)]
@@ -181,11 +185,6 @@ const ALL_EXAMPLES: &str = "Examples:
   pilotlight lab all --out report                    everything, into report/report.json
 
 Nothing else should run meanwhile: on a noisy machine everything is shown and nothing is compared. Everything that is started ends with it.
-Exit codes: 0 everything was measured and compared, 1 something failed, was interrupted, or was not compared because of noise, 2 usage.";
-const EQUALS_EXAMPLES: &str = "Examples:
-  pilotlight lab equals --quick                      a quarter of a minute
-  pilotlight lab equals --quick --noisy-anyway       although other programs run
-
 Exit codes: 0 everything was measured and compared, 1 something failed, was interrupted, or was not compared because of noise, 2 usage.";
 const FACTORS_EXAMPLES: &str = "Examples:
   lab/peers/factors/build.sh                         builds the programs that are compared, in a checkout
@@ -282,6 +281,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         Some(Mode::Instructions(arguments)) => {
             run_experiments(&[Box::new(Instructions::asked(arguments))], &arguments.common)
         }
+        Some(Mode::Capacity(common)) => run_experiments(&[Box::new(Capacity::alone())], common),
         Some(Mode::Equals(common)) => run_experiments(&[Box::new(Equals::alone())], common),
         Some(Mode::Factors(common)) => one("factors", common),
         Some(Mode::Study(common)) => run_experiments(&[Box::new(Study::alone())], common),

@@ -16,6 +16,12 @@ use crate::service::SERVICE;
 
 pub(crate) use server::serve;
 
+/// What `--help` says below the options.
+pub(crate) const HELP: &str = "Examples:
+  pilotlight lab equals --quick                      a quarter of a minute
+  pilotlight lab equals --quick --noisy-anyway       although other programs run
+
+Exit codes: 0 everything was measured and compared, 1 something failed, was interrupted, or was not compared because of noise, 2 usage.";
 /// The transport of the hidden service that works.
 pub(crate) const WORK: &str = "work";
 /// What is in flight at the end is answered within.

@@ -4,9 +4,9 @@
 
 mod bodies;
 mod figures;
-mod idle;
-mod loads;
-mod running;
+pub(crate) mod idle;
+pub(crate) mod loads;
+pub(crate) mod running;
 mod starts;
 
 use std::path::{Path, PathBuf};
@@ -77,15 +77,15 @@ impl Gateway {
 }
 
 /// What all groups need.
-struct Lab {
+pub(crate) struct Lab {
     /// A folder of this experiment.
-    scratch: PathBuf,
+    pub(crate) scratch: PathBuf,
     /// Where the embedded files are.
     files: PathBuf,
     cores: Option<Cores>,
     /// This program, which is the service as well.
-    service: String,
-    amount: Amount,
+    pub(crate) service: String,
+    pub(crate) amount: Amount,
     of: Gateway,
 }
 
@@ -156,7 +156,7 @@ fn venv(setting: &Setting) -> Result<String, Skipped> {
 }
 
 impl Lab {
-    fn new(setting: &Setting, of: Gateway) -> anyhow::Result<Self> {
+    pub(crate) fn new(setting: &Setting, of: Gateway) -> anyhow::Result<Self> {
         let scratch = setting.scratch.join("gateway");
         std::fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
         embedded::unpack(&setting.scratch)?;
@@ -171,12 +171,12 @@ impl Lab {
         self.cores.map(|cores| cores.server)
     }
 
-    fn load_core(&self) -> Option<usize> {
+    pub(crate) fn load_core(&self) -> Option<usize> {
         self.cores.map(|cores| cores.load)
     }
 
     /// Counted in what is done, not in seconds.
-    fn counted(&self, rounds: u32) -> Amount {
+    pub(crate) fn counted(&self, rounds: u32) -> Amount {
         Amount { rounds, duration: Duration::ZERO, warm_up: Duration::ZERO, ..self.amount }
     }
 
@@ -224,7 +224,7 @@ impl Measure for Anew {
 }
 
 /// A way to do the work of a group, and how long that usually takes.
-fn variant(
+pub(crate) fn variant(
     lab: &Rc<Lab>,
     id: &str,
     title: &str,
@@ -235,7 +235,7 @@ fn variant(
     self::of(id, title, Vec::new(), measure)
 }
 
-fn of(id: &str, title: &str, more: Vec<Software>, measure: Box<dyn Measure>) -> crate::experiment::Variant {
+pub(crate) fn of(id: &str, title: &str, more: Vec<Software>, measure: Box<dyn Measure>) -> crate::experiment::Variant {
     let settings = vec!["workers = 1".to_owned()];
     let own = Software { name: "pilotlight".into(), version: env!("CARGO_PKG_VERSION").into(), settings };
     let software = std::iter::once(own).chain(more).collect();
@@ -243,7 +243,7 @@ fn of(id: &str, title: &str, more: Vec<Software>, measure: Box<dyn Measure>) -> 
 }
 
 /// A program that takes part.
-fn software(name: &str) -> Vec<Software> {
+pub(crate) fn software(name: &str) -> Vec<Software> {
     let version = find_program(name).and_then(|program| first_line(program.as_os_str(), &["--version"]));
     vec![Software { name: name.into(), version: version.unwrap_or_default(), settings: Vec::new() }]
 }
@@ -252,7 +252,7 @@ fn question(text: &str, metric: Metric, one: &str, other: &str) -> Question {
     Question { text: text.into(), metric, one: one.into(), other: other.into(), difference: false }
 }
 
-fn group(id: &str, title: &str, workload: String, metrics: &[Metric]) -> Group {
+pub(crate) fn group(id: &str, title: &str, workload: String, metrics: &[Metric]) -> Group {
     Group {
         id: id.into(),
         title: title.into(),

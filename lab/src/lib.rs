@@ -1,12 +1,12 @@
 //! The lab: experiments that measure Pilotlight on the machine of whoever asks, beside its peers, with real processes.
 //!
 //! [`command`] is what `pilotlight lab` takes. [`experiment`] is what all experiments are made of; [`layers`],
-//! [`gateway`], [`cache`], [`transport`], [`rest`], [`clients`] (of Redis), [`instructions`] and [`equals`] are
-//! experiments; [`gate`] counts instructions and has no rounds; [`show`], [`figures`], [`compare`] and [`history`] read
-//! stored reports. What they share: [`load`] (requests over HTTP), [`callgrind`] (instructions), [`stats`] (times,
-//! ratios of rounds, intervals), [`processes`] (programs that end with the lab, their CPU time and memory), [`cores`]
-//! (who runs where), [`machine`] (what figures depend on), [`report`] (tables and numbers as text), [`progress`],
-//! [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
+//! [`gateway`], [`capacity`], [`cache`], [`transport`], [`rest`], [`clients`] (of Redis), [`instructions`] and
+//! [`equals`] are experiments; [`gate`] counts instructions and has no rounds; [`show`], [`figures`], [`compare`] and
+//! [`history`] read stored reports. What they share: [`load`] (requests over HTTP), [`callgrind`] (instructions),
+//! [`stats`] (times, ratios of rounds, intervals), [`processes`] (programs that end with the lab, their CPU time and
+//! memory), [`cores`] (who runs where), [`machine`] (what figures depend on), [`report`] (tables and numbers as text),
+//! [`progress`], [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
 //!
 //! The lab knows Pilotlight as its users do: by the binary, its configuration file and what it prints. It is not linked
 //! to the gateway. What it needs of other languages is embedded, so that it runs from an installed binary. It is a
@@ -19,6 +19,7 @@
 
 pub mod cache;
 pub mod callgrind;
+pub mod capacity;
 pub mod clients;
 pub mod command;
 pub mod compare;

@@ -22,7 +22,7 @@ EXPERIMENTS = ["layers", "gateway", "cache", "front", "transport", "rest", "redi
 SHORT = ["--rounds", "8", "--secs", "0.05", "--noisy-anyway"]
 
 
-class Report(TestCase):
+class Lab(TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="pilotlight-lab-test-")
         self.addCleanup(folder.cleanup)
@@ -43,6 +43,8 @@ class Report(TestCase):
         self.assertEqual(list(mismatches(report, SCHEMA)), [])
         return report
 
+
+class Report(Lab):
     def test_a_run_is_reported_as_the_schema_says(self):
         done = self.lab("equals", "--quick", "--json", *SHORT)
         report = self.report()

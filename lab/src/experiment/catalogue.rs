@@ -2,6 +2,7 @@
 
 use super::Experiment;
 use crate::cache::Cache;
+use crate::capacity::Capacity;
 use crate::clients::{Clients, Tool, Tunnel};
 use crate::equals::Equals;
 use crate::factors::{Factors, Study};
@@ -19,6 +20,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Layers),
         Box::new(Gateway::among_others()),
         Box::new(Instructions::among_others()),
+        Box::new(Capacity::among_others()),
         Box::new(Cache),
         Box::new(Front),
         Box::new(Transport::among_others()),

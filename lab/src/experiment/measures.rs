@@ -14,6 +14,7 @@ const MEASURED: &[Measured] = &[
     ("layers", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis"]),
     ("gateway", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "crates/cli", "sdk/python"]),
     ("instructions", &[&GATEWAY, &SERVICES], &[]),
+    ("capacity", &[&GATEWAY, &SERVICES, &REDIS], &["crates/tls", "crates/cache-redis"]),
     ("cache", &[&GATEWAY, &SERVICES], &["sdk/python"]),
     ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),

@@ -67,7 +67,7 @@ impl H2load {
         Self { is_http1: true, ..self }
     }
 
-    pub(super) fn connections(self, connections: u64) -> Self {
+    pub(crate) fn connections(self, connections: u64) -> Self {
         Self { connections, ..self }
     }
 

@@ -1,6 +1,7 @@
 //! Memory of a gateway that has nothing to do, its helper process included.
 
 use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,12 +23,12 @@ pub(super) const SERVICES: &str = "services";
 pub(super) const CLIENTS: &str = "clients";
 const STOPPED_SERVICES: u32 = 1000;
 const IDLE_CLIENTS: usize = 10_000;
-const MORE_CLIENTS: &str = "[limits]\nconnections = 20000\nkeepalive_timeout = \"10m\"\n\n";
+pub(crate) const MORE_CLIENTS: &str = "[limits]\nconnections = 20000\nkeepalive_timeout = \"10m\"\n\n";
 /// No route leads there.
 const NOT_FOUND: &[u8] = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const SETTLE: Duration = Duration::from_secs(2);
 /// A gateway looks every 5 s whether clients have become quiet, and gives their memory back 1 s later.
-const GIVEN_BACK: Duration = Duration::from_secs(8);
+pub(crate) const GIVEN_BACK: Duration = Duration::from_secs(8);
 const CURL: [&str; 5] = ["--silent", "--show-error", "--fail", "--output", "/dev/null"];
 
 pub(super) fn group_of(lab: &Rc<Lab>) -> Group {
@@ -57,13 +58,7 @@ fn plain(lab: &Lab) -> anyhow::Result<Sample> {
 
 /// A second listener with a certificate. After load: when curl has been answered there.
 fn with_tls(lab: &Lab) -> anyhow::Result<Sample> {
-    let dir = new_folder(&lab.scratch)?;
-    write_certificate(dir.path())?;
-    let tls = "[tls]\ncertificates = { certificate = \"certificate.pem\", key = \"key.pem\" }\n\n";
-    let secure = free_address()?;
-    let head = head("64MiB").replacen("\"]", &format!("\", \"https://{secure}\"]"), 1);
-    let text = format!("{head}{tls}{}", own_service(&lab.service, &["http"], ""));
-    let gateway = Running::start_in(dir, lab.server_core(), &text)?;
+    let (gateway, secure) = start_with_tls(lab, "64MiB", &own_service(&lab.service, &["http"], ""))?;
     std::thread::sleep(SETTLE);
     let first = memory(&gateway);
     let mut curl = Command::new("curl");
@@ -84,20 +79,36 @@ fn with_services(lab: &Lab) -> anyhow::Result<Sample> {
 /// Each has had an answer, and stays.
 fn with_clients(lab: &Lab) -> anyhow::Result<Sample> {
     let gateway = lab.start(&format!("{MORE_CLIENTS}{}", stopped_services(1)))?;
-    let (mut clients, mut room) = (Vec::with_capacity(IDLE_CLIENTS), [0; 4096]);
-    for _ in 0..IDLE_CLIENTS {
-        let mut client = gateway.dial()?;
-        client.write_all(NOT_FOUND)?;
-        let read = client.read(&mut room).context("a client was not answered")?;
-        ensure!(room[..read].starts_with(b"HTTP/1.1 404"), "a client was not answered with 404");
-        clients.push(client);
-    }
+    let _clients = silent_clients(&gateway, IDLE_CLIENTS)?;
     std::thread::sleep(GIVEN_BACK);
     Ok(sample(memory(&gateway)))
 }
 
+/// So many, each of which has had an answer.
+pub(crate) fn silent_clients(gateway: &Running, count: usize) -> anyhow::Result<Vec<TcpStream>> {
+    let mut room = [0; 4096];
+    let mut client = || {
+        let mut client = gateway.dial()?;
+        client.write_all(NOT_FOUND)?;
+        let read = client.read(&mut room).context("a client was not answered")?;
+        ensure!(room[..read].starts_with(b"HTTP/1.1 404"), "a client was not answered with 404");
+        Ok(client)
+    };
+    (0..count).map(|_| client()).collect()
+}
+
+/// With a second listener, over TLS for localhost, and so much memory for answers.
+pub(crate) fn start_with_tls(lab: &Lab, memory: &str, tables: &str) -> anyhow::Result<(Running, SocketAddr)> {
+    let dir = new_folder(&lab.scratch)?;
+    write_certificate(dir.path())?;
+    let tls = "[tls]\ncertificates = { certificate = \"certificate.pem\", key = \"key.pem\" }\n\n";
+    let secure = free_address()?;
+    let head = head(memory).replacen("\"]", &format!("\", \"https://{secure}\"]"), 1);
+    Ok((Running::start_in(dir, lab.server_core(), &format!("{head}{tls}{tables}"))?, secure))
+}
+
 /// So many services that nobody asks for, each with a route.
-fn stopped_services(count: u32) -> String {
+pub(crate) fn stopped_services(count: u32) -> String {
     let names = (0..count).map(|number| format!("other-{number}"));
     names.map(|name| service(&name, &["/bin/false"], "") + &route(&format!("/{name}"), &name, "false")).collect()
 }

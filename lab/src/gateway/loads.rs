@@ -19,7 +19,9 @@ use crate::processes::usage;
 use crate::rest::redis::{Redis, Topology};
 use crate::service::SERVICE;
 
-const CONNECTIONS: usize = 64;
+pub(crate) const CONNECTIONS: usize = 64;
+/// The admin socket, in the folder of each gateway.
+pub(crate) const ADMIN: &str = "admin.sock";
 const FILL_LIMIT: Duration = Duration::from_secs(300);
 /// How often all targets are asked for until Redis has them: what is written behind answers may be dropped.
 const MAX_FILLS: u32 = 5;
@@ -32,7 +34,7 @@ pub(super) const GATEWAYS: usize = 8;
 const LOAD_METRICS: [Metric; 4] = [Metric::GatewayCpuUs, Metric::PerSecond, Metric::P50Ms, Metric::P99Ms];
 
 /// A load on a core; every answer has to be a 200.
-pub(super) fn ask(
+pub(crate) fn ask(
     core: Option<usize>,
     address: SocketAddr,
     connections: usize,
@@ -47,7 +49,7 @@ pub(super) fn ask(
 }
 
 /// What a load took of these processes, the gateway's first.
-fn measured(
+pub(crate) fn measured(
     groups: &[(&'static str, Vec<u32>)],
     work: impl FnOnce() -> anyhow::Result<Vec<Outcome>>,
 ) -> anyhow::Result<Sample> {
@@ -100,28 +102,44 @@ fn by_turns(lab: &Lab, amount: Amount, paths: &[&str]) -> anyhow::Result<Sample>
 
 /// Answers come from there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Store {
+pub(crate) enum Store {
     Memory,
+    /// And each request counts against a limit that gateways share.
+    Limited,
     Redis,
 }
 
+impl Store {
+    /// Far more than is asked: each request is let in, by Redis.
+    fn limit(self) -> &'static str {
+        if self == Self::Limited { "\nlimit = { rate = \"1000000/s\", burst = 1000000, shared = true }" } else { "" }
+    }
+}
+
 /// Gateways before five primaries and a service. Fields are dropped in this order: who asks before who is asked.
-struct Tier {
-    gateways: Vec<(Running, Arc<AtomicUsize>)>,
-    redis: Redis,
+pub(crate) struct Tier {
+    pub(crate) gateways: Vec<(Running, Arc<AtomicUsize>)>,
+    pub(crate) redis: Redis,
+}
+
+impl Tier {
+    /// All gateways and their helpers.
+    pub(crate) fn own_pids(&self) -> Vec<u32> {
+        self.gateways.iter().flat_map(|(gateway, _)| gateway.own_pids()).collect()
+    }
 }
 
 /// A tier that is started and filled when it is first measured, and kept.
-struct Kept {
-    lab: Rc<Lab>,
+pub(crate) struct Kept {
+    pub(crate) lab: Rc<Lab>,
     from: Store,
     gateways: usize,
     connections: usize,
     running: Option<Tier>,
 }
 
-pub(super) const MEMORY_HIT: &str = "memory";
-pub(super) const REDIS_HIT: &str = "redis";
+pub(crate) const MEMORY_HIT: &str = "memory";
+pub(crate) const REDIS_HIT: &str = "redis";
 pub(super) const REDIS_ALONE: &str = "redis-one";
 
 pub(super) fn redis_tier(lab: &Rc<Lab>) -> Group {
@@ -181,7 +199,7 @@ pub(super) fn gateways(lab: &Rc<Lab>) -> Group {
     }
 }
 
-fn kept(
+pub(crate) fn kept(
     lab: &Rc<Lab>,
     id: &str,
     title: &str,
@@ -189,35 +207,30 @@ fn kept(
     gateways: usize,
     connections: usize,
 ) -> crate::experiment::Variant {
-    let measure = Kept { lab: Rc::clone(lab), from, gateways, connections, running: None };
-    of(id, title, software("redis-server"), Box::new(measure))
+    of(id, title, software("redis-server"), Box::new(Kept::new(lab, from, gateways, connections)))
 }
 
 impl Measure for Kept {
     fn measure(&mut self, amount: Amount) -> anyhow::Result<Sample> {
-        let tier = match self.running.take() {
-            Some(tier) => tier,
-            None => self.started()?,
-        };
-        self.together(&tier, amount.warm_up)?;
-        let own = tier.gateways.iter().flat_map(|(gateway, _)| gateway.own_pids()).collect();
-        let services = tier.gateways.iter().flat_map(|(gateway, _)| gateway.service_pids()).collect();
-        let groups = [("gateway", own), ("redis", tier.redis.pids()), ("service", services)];
-        let before = tier.redis.hits()?;
-        let sample = measured(&groups, || self.together(&tier, amount.duration))?;
-        let hits = tier.redis.hits()? - before;
-        ensure!(
-            self.from == Store::Memory || hits as f64 >= LEAST_HITS * sample.requests as f64,
-            "only {hits} of {} requests were answered by Redis",
-            sample.requests
-        );
-        self.running = Some(tier);
-        Ok(sample)
+        let (from, load) = (self.from, self.load());
+        self.with(|tier| {
+            load(tier, amount.warm_up)?;
+            let services = tier.gateways.iter().flat_map(|(gateway, _)| gateway.service_pids()).collect();
+            let groups = [("gateway", tier.own_pids()), ("redis", tier.redis.pids()), ("service", services)];
+            let before = tier.redis.hits()?;
+            let sample = measured(&groups, || load(tier, amount.duration))?;
+            let hits = tier.redis.hits()? - before;
+            ensure!(
+                from == Store::Memory || hits as f64 >= LEAST_HITS * sample.requests as f64,
+                "only {hits} of {} requests were answered by Redis",
+                sample.requests
+            );
+            Ok(sample)
+        })
     }
 
     fn again(&self) -> Option<Box<dyn Measure>> {
-        let Self { from, gateways, connections, .. } = *self;
-        Some(Box::new(Self { lab: Rc::clone(&self.lab), from, gateways, connections, running: None }))
+        Some(Box::new(Self::new(&self.lab, self.from, self.gateways, self.connections)))
     }
 
     fn beside(&self, amount: Amount) -> Duration {
@@ -230,16 +243,31 @@ impl Measure for Kept {
 }
 
 impl Kept {
+    pub(crate) fn new(lab: &Rc<Lab>, from: Store, gateways: usize, connections: usize) -> Self {
+        Self { lab: Rc::clone(lab), from, gateways, connections, running: None }
+    }
+
+    /// Does something with what runs, which is started for the first time. If it fails, nothing runs any more.
+    pub(crate) fn with<T>(&mut self, work: impl FnOnce(&Tier) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let tier = match self.running.take() {
+            Some(tier) => tier,
+            None => self.started()?,
+        };
+        let done = work(&tier)?;
+        self.running = Some(tier);
+        Ok(done)
+    }
+
     fn started(&self) -> anyhow::Result<Tier> {
         let dir = super::running::new_folder(&self.lab.scratch)?.keep();
         let redis = cores::on(self.lab.load_core(), || Redis::start(Topology::Cluster, &dir))??;
         let memory = if self.from == Store::Redis { SMALL_MEMORY } else { "64MiB" };
         let text = format!(
-            "{}[cache.redis]\nurl = \"{}\"\nbudget = \"1s\"\nqueue = 100000\nqueue_memory = \"512MiB\"\n\n{}{}",
+            "{}[admin]\nsocket = \"{ADMIN}\"\n\n[cache.redis]\nurl = \"{}\"\nbudget = \"1s\"\nqueue = 100000\nqueue_memory = \"512MiB\"\n\n{}{}",
             head(memory),
             redis.url(),
             service("service", &[&self.lab.service, SERVICE, "pipe"], "transport = \"pipe\"\nidle_timeout = \"none\""),
-            route("/", "service", "\"10h\"")
+            route("/", "service", &format!("\"10h\"{}", self.from.limit()))
         );
         let start = |_| {
             let gateway = Running::start(&self.lab.scratch, self.lab.server_core(), &text)?;
@@ -273,18 +301,21 @@ impl Kept {
     }
 
     /// A load for each gateway, all at once.
-    fn together(&self, tier: &Tier, duration: Duration) -> anyhow::Result<Vec<Outcome>> {
+    fn load(&self) -> impl Fn(&Tier, Duration) -> anyhow::Result<Vec<Outcome>> + use<> {
         let (targets, connections, core) = (self.targets(), self.connections, self.lab.load_core());
-        std::thread::scope(|scope| {
-            let start = |(gateway, asked): &(Running, Arc<AtomicUsize>)| {
-                let (address, asked) = (gateway.address, Arc::clone(asked));
-                scope.spawn(move || ask(core, address, connections, duration, requests(targets, asked, None)))
-            };
-            let loads: Vec<_> = tier.gateways.iter().map(start).collect();
-            let end =
-                |load: std::thread::ScopedJoinHandle<'_, _>| load.join().unwrap_or_else(|_| bail!("a load panicked"));
-            loads.into_iter().map(end).collect()
-        })
+        move |tier, duration| {
+            std::thread::scope(|scope| {
+                let start = |(gateway, asked): &(Running, Arc<AtomicUsize>)| {
+                    let (address, asked) = (gateway.address, Arc::clone(asked));
+                    scope.spawn(move || ask(core, address, connections, duration, requests(targets, asked, None)))
+                };
+                let loads: Vec<_> = tier.gateways.iter().map(start).collect();
+                let end = |load: std::thread::ScopedJoinHandle<'_, _>| {
+                    load.join().unwrap_or_else(|_| bail!("a load panicked"))
+                };
+                loads.into_iter().map(end).collect()
+            })
+        }
     }
 }
 

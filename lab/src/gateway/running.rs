@@ -22,9 +22,9 @@ pub(super) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnect
 
 /// A running gateway, in a folder that goes with it.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     held: Held,
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     program: PathBuf,
     dir: TempDir,
 }
@@ -45,7 +45,7 @@ pub(super) fn head(memory: &str) -> String {
 }
 
 /// A table of a service that is started, with these lines in it.
-pub(super) fn service(name: &str, command: &[&str], more: &str) -> String {
+pub(crate) fn service(name: &str, command: &[&str], more: &str) -> String {
     // JSON's strings and lists are TOML's as well.
     format!("[services.{name}]\ncommand = {}\n{more}\n\n", serde_json::json!(command))
 }
@@ -57,7 +57,7 @@ pub(super) fn own_service(program: &str, kind: &[&str], more: &str) -> String {
     service("service", &command, &format!("transport = \"{transport}\"\n{more}")) + &route("/", "service", "false")
 }
 
-pub(super) fn route(path: &str, service: &str, cache: &str) -> String {
+pub(crate) fn route(path: &str, service: &str, cache: &str) -> String {
     format!("[[routes]]\npath = \"{path}\"\nservice = \"{service}\"\ncache = {cache}\n\n")
 }
 
@@ -84,12 +84,12 @@ impl Running {
     }
 
     /// What it is in.
-    pub(super) fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// The gateway and its helper process: whatever of the tree runs the gateway's binary.
-    pub(super) fn own_pids(&self) -> Vec<u32> {
+    pub(crate) fn own_pids(&self) -> Vec<u32> {
         self.pids(true)
     }
 
@@ -139,7 +139,7 @@ pub(super) fn body(mut begun: Vec<u8>, mut socket: TcpStream) -> anyhow::Result<
 
 /// # Errors
 /// It does not hold within 10 s, or the run was interrupted.
-pub(super) fn wait(what: &str, mut holds: impl FnMut() -> bool) -> anyhow::Result<()> {
+pub(crate) fn wait(what: &str, mut holds: impl FnMut() -> bool) -> anyhow::Result<()> {
     let end = Instant::now() + WAIT_LIMIT;
     while !holds() {
         ensure!(Instant::now() < end, "after {} s it does not hold that {what}", WAIT_LIMIT.as_secs());

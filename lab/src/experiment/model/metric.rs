@@ -52,6 +52,8 @@ pub enum Metric {
     Processes,
     /// Instances that were started.
     Instances,
+    /// Connections of a server.
+    Connections,
 }
 
 impl Metric {
@@ -91,6 +93,7 @@ impl Metric {
             Self::HandlerMaxMs => "ready → handler, slowest",
             Self::Processes => "processes",
             Self::Instances => "instances",
+            Self::Connections => "connections",
         }
     }
 
@@ -109,7 +112,7 @@ impl Metric {
             | Self::MaxMs
             | Self::HandlerMs
             | Self::HandlerMaxMs => "ms",
-            Self::Instructions | Self::Processes | Self::Instances | Self::PieceBytes => "",
+            Self::Instructions | Self::Processes | Self::Instances | Self::PieceBytes | Self::Connections => "",
             Self::NsPerByte => "ns",
             Self::BytesPerSecond => "bytes/s",
             Self::RssBytes | Self::PssBytes | Self::RssAfterBytes | Self::GrowthBytes => "bytes",
