@@ -21,9 +21,9 @@ use crate::load::{Outcome, Requests, get, in_turn};
 use crate::processes::usage;
 use crate::service::SERVICE;
 
-pub(super) const STORED: &str = "/stored/";
-pub(super) const HTTP: &str = "/http/";
-pub(super) const PIPE: &str = "/pipe/";
+pub(super) const STORED: &str = "/stored";
+pub(super) const HTTP: &str = "/http";
+pub(super) const PIPE: &str = "/pipe";
 const MEMORY: &str = "256MiB";
 const CONNECTIONS: usize = 64;
 /// New connections of a measurement, all begun at once.
@@ -84,7 +84,7 @@ impl<'a> Gateway<'a> {
 
     fn shake_hands(&self, count: u32) -> anyhow::Result<()> {
         let load = H2load::counted(u64::from(count)).http1().connections(u64::from(count));
-        let load = load.of(format!("https://{}{STORED}0", self.secure));
+        let load = load.of(format!("https://{}{STORED}/0", self.secure));
         let answers = cores::on(self.lab.load_core(), || load.run())??.answers;
         ensure!(answers == u64::from(count), "{answers} of {count} answers over TLS");
         Ok(())
@@ -92,10 +92,10 @@ impl<'a> Gateway<'a> {
 
     /// Holds what it is to hold; the connections last as long as what is returned.
     fn fill(&self, content: Content) -> anyhow::Result<Vec<TcpStream>> {
-        let kinds = [STORED, HTTP, PIPE].map(|path| get(&format!("{path}0")));
+        let kinds = [STORED, HTTP, PIPE].map(|path| get(&format!("{path}/0")));
         self.all(CONNECTIONS, kinds.iter().cycle().take(WARM_REQUESTS as usize).cloned().collect())?;
         if content.answers > 0 {
-            self.all(CONNECTIONS, (0..content.answers).map(|number| get(&format!("{STORED}{number}"))).collect())?;
+            self.all(CONNECTIONS, (0..content.answers).map(|number| get(&format!("{STORED}/{number}"))).collect())?;
         }
         idle::silent_clients(&self.running, content.connections as usize)
     }
@@ -111,7 +111,7 @@ impl<'a> Gateway<'a> {
 pub(super) fn requests(lab: &Lab, amount: Amount, path: &str) -> anyhow::Result<Sample> {
     let gateway = Gateway::start(lab, 0)?;
     let load = |duration| {
-        gateway.load(CONNECTIONS, duration, Requests::Same { request: get(&format!("{path}0")), body: None })
+        gateway.load(CONNECTIONS, duration, Requests::Same { request: get(&format!("{path}/0")), body: None })
     };
     load(amount.warm_up)?;
     loads::measured(&[("gateway", gateway.running.own_pids())], || Ok(vec![load(amount.duration)?]))
@@ -154,7 +154,7 @@ fn mixed(mix: Mix, answers: u32, seed: u64) -> Vec<Vec<u8>> {
     let mut random = Rng::with_seed(seed);
     let kinds = [(STORED, mix.hits), (HTTP, mix.http), (PIPE, mix.pipe)];
     let all = kinds.into_iter().flat_map(|(path, count)| std::iter::repeat_n(path, count as usize));
-    let mut all: Vec<_> = all.map(|path| get(&format!("{path}{}", random.u32(..answers.max(1))))).collect();
+    let mut all: Vec<_> = all.map(|path| get(&format!("{path}/{}", random.u32(..answers.max(1))))).collect();
     random.shuffle(&mut all);
     all
 }
