@@ -215,6 +215,7 @@ fn said(machines: u32, capacity: &Capacity, fleet: &Fleet) -> String {
     let (of, least) = (grouped(f64::from(machines)), capacity.by_gateway.min(capacity.by_primary));
     let first = match capacity.first {
         Resource::Gateway => format!("the cores of the gateways bind first, at {} requests/s of each", grouped(least)),
+        Resource::Primary if least <= 0.0 => "the busiest primary binds first: it has no time for any request".into(),
         Resource::Primary => {
             format!("the busiest primary binds first, at {} requests/s of each machine", grouped(least))
         }
