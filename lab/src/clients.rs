@@ -32,7 +32,7 @@ use workload::Workload;
 const DURATION: Duration = Duration::from_secs(2);
 const ROUNDS: u32 = 8;
 /// A quick run is one workload and the programs in Rust.
-const QUICK: Amount = Amount { rounds: 8, duration: Duration::from_millis(150), warm_up: Duration::ZERO, seed: 1 };
+const QUICK: Amount = Amount { rounds: 8, duration: Duration::from_millis(100), warm_up: Duration::ZERO, seed: 1 };
 /// Starting and filling five servers, before the first measurement.
 const SERVERS_LIMIT: Duration = Duration::from_secs(120);
 
@@ -244,12 +244,13 @@ fn questions(workload: Workload, variants: &[&'static Variant]) -> Vec<Question>
     let pairs =
         ours.flat_map(|ours| variants.iter().filter(|other| is_other(ours, other)).map(move |other| (ours, other)));
     pairs
-        .map(|(ours, other)| Question {
-            text: format!("{}, {} / {}", workload.metric().title(), ours.name, other.name),
-            metric: workload.metric(),
-            one: ours.id(),
-            other: other.id(),
-            difference: false,
+        .map(|(ours, other)| {
+            Question::ratio(
+                format!("{}, {} / {}", workload.metric().title(), ours.name, other.name),
+                workload.metric(),
+                ours.id(),
+                other.id(),
+            )
         })
         .collect()
 }

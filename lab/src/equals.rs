@@ -100,13 +100,7 @@ impl Experiment for Equals {
             }],
             measure: Box::new(Server { name: id.into(), pieces, setting: setting.clone(), running: None }),
         };
-        let question = |(text, one): (&str, &str)| Question {
-            text: text.into(),
-            metric: Metric::CpuUs,
-            one: one.into(),
-            other: "base".into(),
-            difference: false,
-        };
+        let question = |(text, one): (&str, &str)| Question::ratio(text, Metric::CpuUs, one, "base");
         let group = Group {
             id: "work".into(),
             title: "Servers that do the same work, and one that does 5 % more".into(),

@@ -266,6 +266,18 @@ pub struct Question {
     pub difference: bool,
 }
 
+impl Question {
+    /// How many times the metric of `other` that of `one` is.
+    pub(crate) fn ratio(
+        text: impl Into<String>,
+        metric: Metric,
+        one: impl Into<String>,
+        other: impl Into<String>,
+    ) -> Self {
+        Self { text: text.into(), metric, one: one.into(), other: other.into(), difference: false }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

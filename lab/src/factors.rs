@@ -199,12 +199,8 @@ fn group(kind: Kind, members: &[Member], environment: &Rc<Environment>, setting:
         })
     };
     let variants: Vec<Variant> = members.iter().filter_map(variant).collect();
-    let question = |(metric, what): (Metric, &str), variant: &Variant| Question {
-        text: format!("{what}, {} / base", variant.id),
-        metric,
-        one: variant.id.clone(),
-        other: BASE.into(),
-        difference: false,
+    let question = |(metric, what): (Metric, &str), variant: &Variant| {
+        Question::ratio(format!("{what}, {} / base", variant.id), metric, variant.id.clone(), BASE)
     };
     let asked = [(Metric::CpuUs, "CPU of a request"), (Metric::PerSecond, "requests in a second")];
     let others = || variants.iter().filter(|variant| variant.id != BASE);

@@ -169,12 +169,8 @@ fn group(work: Work, scratch: &std::path::Path, setting: &Setting, skipped: &mut
             Err(_) => {}
         }
     }
-    let question = |other: &Variant| Question {
-        text: format!("CPU of a request, Pilotlight / {}", other.title),
-        metric: Metric::CpuUs,
-        one: OWN.into(),
-        other: other.id.clone(),
-        difference: false,
+    let question = |other: &Variant| {
+        Question::ratio(format!("CPU of a request, Pilotlight / {}", other.title), Metric::CpuUs, OWN, other.id.clone())
     };
     Group {
         id: work.id().into(),

@@ -19,9 +19,7 @@ use clap::Args;
 use crate::command::Common;
 use crate::cores::Cores;
 use crate::experiment::model::{Metric, Report, Results, Role, Skipped, Software};
-use crate::experiment::{
-    Amount, Experiment, Group, MAX_OVERTIME, Measure, Participant, Plan, Question, Sample, Setting,
-};
+use crate::experiment::{Amount, Experiment, Group, MAX_OVERTIME, Measure, Participant, Plan, Sample, Setting};
 use crate::processes::{find_program, first_line, own_program};
 use crate::rest::redis;
 use crate::transport::embedded;
@@ -246,10 +244,6 @@ pub(crate) fn of(id: &str, title: &str, more: Vec<Software>, measure: Box<dyn Me
 pub(crate) fn software(name: &str) -> Vec<Software> {
     let version = find_program(name).and_then(|program| first_line(program.as_os_str(), &["--version"]));
     vec![Software { name: name.into(), version: version.unwrap_or_default(), settings: Vec::new() }]
-}
-
-fn question(text: &str, metric: Metric, one: &str, other: &str) -> Question {
-    Question { text: text.into(), metric, one: one.into(), other: other.into(), difference: false }
 }
 
 pub(crate) fn group(id: &str, title: &str, workload: String, metrics: &[Metric]) -> Group {

@@ -237,12 +237,13 @@ fn questions(ways: &[Way]) -> Vec<Question> {
     let without = |way: &Way| ways.iter().position(|other| other.traces.is_none() && other.binary == way.binary);
     let question = |(number, way): (usize, &Way)| {
         let other = &ways[if way.traces.is_some() { without(way)? } else { 0 }];
-        (number > 0).then(|| Question {
-            text: format!("instructions, {} / {}", way.title(), other.title()),
-            metric: Metric::Instructions,
-            one: way.id.clone(),
-            other: other.id.clone(),
-            difference: false,
+        (number > 0).then(|| {
+            Question::ratio(
+                format!("instructions, {} / {}", way.title(), other.title()),
+                Metric::Instructions,
+                way.id.clone(),
+                other.id.clone(),
+            )
         })
     };
     ways.iter().enumerate().filter_map(question).collect()

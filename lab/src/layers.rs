@@ -195,13 +195,7 @@ fn questions(metric: Metric, layers: &[Layer]) -> Vec<Question> {
 
 /// What makes the load must not be what is measured: it is held against a known generator, on the bare loop.
 fn generator_group(setting: &Setting) -> Group {
-    let question = |text: &str, metric| Question {
-        text: text.into(),
-        metric,
-        one: Generator::Lab.id().into(),
-        other: Generator::Wrk.id().into(),
-        difference: false,
-    };
+    let question = |text: &str, metric| Question::ratio(text, metric, Generator::Lab.id(), Generator::Wrk.id());
     let amount = Amount { rounds: GENERATOR_ROUNDS, duration: GENERATOR_SECONDS, ..setting.amount() };
     Group {
         id: "generator".into(),

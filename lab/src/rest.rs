@@ -145,7 +145,7 @@ impl Rest {
 
     fn amount(&self, setting: &Setting) -> Amount {
         let (rounds, duration, warm_up) = match (setting.quick, self.extent) {
-            (true, _) => (8, 140, 50),
+            (true, _) => (8, 100, 50),
             (false, Extent::AmongOthers) => (12, 1000, 500),
             (false, Extent::Alone) => (12, 8000, 2000),
         };
@@ -250,12 +250,13 @@ fn group(stage: &Rc<Stage>, case: Case, services: &[Variant], amount: Amount) ->
     let pairs = ours.map(|own| (*own, Variant::Users)).chain(peers.map(|peer| (Variant::Users, *peer)));
     let pairs = pairs.filter(|_| services.contains(&Variant::Users));
     let questions = pairs.flat_map(|(one, other)| {
-        [Metric::CpuUs, Metric::PerSecond].map(|metric| Question {
-            text: format!("{}, {} / {}", metric.title(), one.name(), other.name()),
-            metric,
-            one: one.name(),
-            other: other.name(),
-            difference: false,
+        [Metric::CpuUs, Metric::PerSecond].map(|metric| {
+            Question::ratio(
+                format!("{}, {} / {}", metric.title(), one.name(), other.name()),
+                metric,
+                one.name(),
+                other.name(),
+            )
         })
     });
     let control = services.iter().find(|variant| **variant == Variant::Users).or(services.first());

@@ -201,12 +201,8 @@ impl<'a> Proxied<'a> {
         let is_peer = |question: &Question| question.other != PIPE && question.other != FLOOR;
         let is_published =
             |question: &Question| [Kind::Nginx.id(), Kind::Haproxy.id()].contains(&question.other.as_str());
-        let pipe = |metric, text: &str| Question {
-            text: format!("{text}, the pipe / HTTP, both behind Pilotlight"),
-            metric,
-            one: PIPE.into(),
-            other: OWN.into(),
-            difference: false,
+        let pipe = |metric, text: &str| {
+            Question::ratio(format!("{text}, the pipe / HTTP, both behind Pilotlight"), metric, PIPE, OWN)
         };
         let of_all = "CPU of a request, gateway and service";
         if self.connections == 1 {
@@ -228,12 +224,13 @@ impl<'a> Proxied<'a> {
 fn batched(variants: &[Variant]) -> Vec<Question> {
     let here = |floor: Floor| variants.iter().any(|variant| variant.id == floor.id());
     let batching = [Floor::Hybrid, Floor::Uring].into_iter().filter(|floor| here(*floor) && here(Floor::Epoll));
-    let question = |floor: Floor| Question {
-        text: format!("CPU of the gateway for a request, {} / {}", floor.title(), Floor::Epoll.title()),
-        metric: Metric::GatewayCpuUs,
-        one: floor.id().into(),
-        other: Floor::Epoll.id().into(),
-        difference: false,
+    let question = |floor: Floor| {
+        Question::ratio(
+            format!("CPU of the gateway for a request, {} / {}", floor.title(), Floor::Epoll.title()),
+            Metric::GatewayCpuUs,
+            floor.id(),
+            Floor::Epoll.id(),
+        )
     };
     batching.map(question).collect()
 }
@@ -300,13 +297,8 @@ pub(super) fn own(settings: Vec<String>) -> Software {
 /// One after the other of `variants` beside `one`.
 pub(super) fn beside(one: &str, title: &str, variants: &[Variant], metric: Metric, text: &str) -> Vec<Question> {
     let others = variants.iter().filter(|variant| variant.id != one);
-    let question = |other: &Variant| Question {
-        text: format!("{text}, {title} / {}", other.title),
-        metric,
-        one: one.into(),
-        other: other.id.clone(),
-        difference: false,
-    };
+    let question =
+        |other: &Variant| Question::ratio(format!("{text}, {title} / {}", other.title), metric, one, other.id.clone());
     others.map(question).collect()
 }
 

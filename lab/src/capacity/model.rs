@@ -111,7 +111,7 @@ pub(super) struct Shared {
     pub(super) limit_us: [f64; 2],
     /// Of all primaries for a record that is stored: every gateway is told.
     pub(super) record: Line,
-    /// Of the primary that has the log, for a purge: every gateway is told and confirms it.
+    /// CPU of the primary with the log of purges, for one purge: it tells every gateway, and each confirms.
     pub(super) purge: Line,
     /// Of the busiest primary in a second without requests: every gateway asks whether it is there.
     pub(super) second: Line,

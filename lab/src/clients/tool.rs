@@ -33,7 +33,7 @@ const STARTS: u32 = 30;
 /// A machine may be so much slower than this one.
 const MAX_TIMES_SLOWER: u32 = 10;
 const EXTRA: Duration = Duration::from_secs(60);
-/// What is told how many commands, not how long, does about so many in a second.
+/// These works get a number of commands, not a time: about how many of them are done in a second, for the plan.
 const BITCOUNTS_PER_SECOND: f64 = 600_000.0;
 const FILLED_PER_SECOND: f64 = 150_000.0;
 
@@ -272,13 +272,8 @@ fn group(work: Work, all: &[&'static str], built: Option<&Built>, setting: &Sett
         })
     };
     let others = all.iter().filter(|who| **who != OURS);
-    let question = |other: &&str| Question {
-        text: format!("{}, {OURS} / {other}", metric.title()),
-        metric,
-        one: OURS.into(),
-        other: (*other).into(),
-        difference: false,
-    };
+    let question =
+        |other: &&str| Question::ratio(format!("{}, {OURS} / {other}", metric.title()), metric, OURS, *other);
     Group {
         id: work.id().into(),
         title: work.title().into(),

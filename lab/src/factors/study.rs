@@ -178,12 +178,8 @@ impl Study {
         let asked = [(Metric::CpuUs, "CPU of a request"), (Metric::PerSecond, "requests in a second")];
         let others = || members.iter().filter(|member| member.id != part.base.id);
         let questions = asked.into_iter().flat_map(|(metric, what)| {
-            others().map(move |member| Question {
-                text: format!("{what}, {} / {}", member.id, part.base.id),
-                metric,
-                one: member.id.into(),
-                other: part.base.id.into(),
-                difference: false,
+            others().map(move |member| {
+                Question::ratio(format!("{what}, {} / {}", member.id, part.base.id), metric, member.id, part.base.id)
             })
         });
         Group {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 
 use super::running::{Running, body, own_service, route, service};
-use super::{Lab, PYTHON, ROUNDS, SECOND, group, question, software, variant};
+use super::{Lab, PYTHON, ROUNDS, SECOND, group, software, variant};
 use crate::experiment::model::Metric;
-use crate::experiment::{Group, Sample};
+use crate::experiment::{Group, Question, Sample};
 use crate::processes::usage;
 use crate::service::bodies::{ENDLESS, counted};
 use crate::{cores, interrupt};
@@ -164,7 +164,12 @@ pub(super) fn chunks(lab: &Rc<Lab>) -> Vec<Group> {
         Group {
             variants: variants.into(),
             control: LARGE.into(),
-            questions: vec![question("CPU of the gateway, chunks of 1 B / of 1 kB", Metric::NsPerByte, SMALL, LARGE)],
+            questions: vec![Question::ratio(
+                "CPU of the gateway, chunks of 1 B / of 1 kB",
+                Metric::NsPerByte,
+                SMALL,
+                LARGE,
+            )],
             amount: lab.counted(ROUNDS),
             ..group(
                 &format!("chunks-{name}-{}", kind.to_lowercase()),

@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 
 use super::running::{Running, head, own_service, route, service};
-use super::{Lab, SECOND, group, of, question, software, variant};
+use super::{Lab, SECOND, group, of, software, variant};
 use crate::cache::origin::{DISTINCT, Origin};
 use crate::cores;
 use crate::experiment::model::Metric;
-use crate::experiment::{AROUND, Amount, Group, MAX_OVERTIME, Measure, Sample};
+use crate::experiment::{AROUND, Amount, Group, MAX_OVERTIME, Measure, Question, Sample};
 use crate::load::{self, Load, Outcome, Pace, Requests, get, in_turn};
 use crate::processes::usage;
 use crate::rest::redis::{Redis, Topology};
@@ -151,7 +151,7 @@ pub(super) fn redis_tier(lab: &Rc<Lab>) -> Group {
             variant(REDIS_ALONE, "Redis hit, 1 connection", Store::Redis, 1),
         ],
         control: REDIS_HIT.into(),
-        questions: vec![question(
+        questions: vec![Question::ratio(
             "CPU of the gateway, Redis hit / memory hit",
             Metric::GatewayCpuUs,
             REDIS_HIT,
@@ -174,7 +174,7 @@ pub(super) const REDIS_EIGHT: &str = "redis-8";
 
 pub(super) fn gateways(lab: &Rc<Lab>) -> Group {
     let variant = |id, title, from, gateways| kept(lab, id, title, from, gateways, GATEWAYS);
-    let asked = |text: &str, one, eight| question(text, Metric::GatewayCpuUs, eight, one);
+    let asked = |text: &str, one, eight| Question::ratio(text, Metric::GatewayCpuUs, eight, one);
     Group {
         variants: vec![
             variant(MEMORY_HIT, "memory hit, 1 gateway", Store::Memory, 1),

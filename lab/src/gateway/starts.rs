@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 
 use super::running::{REQUEST, Running, body, own_service, route, service, wait};
-use super::{Lab, PYTHON, ROUNDS, SECOND, group, question, software, variant};
+use super::{Lab, PYTHON, ROUNDS, SECOND, group, software, variant};
 use crate::experiment::model::Metric;
 use crate::experiment::{Group, Question, Sample};
 use crate::processes::usage;
@@ -242,7 +242,7 @@ pub(super) fn bounds(lab: &Rc<Lab>) -> anyhow::Result<Group> {
     }
     let more = |(id, title, _): &(&str, &str, String)| Question {
         difference: true,
-        ..question(&format!("what it adds to a cold start: {title}"), Metric::ColdMs, id, UNBOUND)
+        ..Question::ratio(format!("what it adds to a cold start: {title}"), Metric::ColdMs, *id, UNBOUND)
     };
     let questions = kinds.iter().skip(1).map(more).collect();
     let usual = Duration::from_millis(300) * lab.of.starts;

@@ -175,13 +175,7 @@ fn questions(variants: &[Variant], kind: Kind) -> Vec<Question> {
 }
 
 fn question(metric: Metric, one: &Variant, other: &Variant) -> Question {
-    Question {
-        text: format!("{} of {} / {}", metric.title(), one.title(), other.title()),
-        metric,
-        one: one.id(),
-        other: other.id(),
-        difference: false,
-    }
+    Question::ratio(format!("{} of {} / {}", metric.title(), one.title(), other.title()), metric, one.id(), other.id())
 }
 
 /// The published figures of the five cases.

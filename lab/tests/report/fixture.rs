@@ -210,7 +210,7 @@ fn failed() -> Results {
     Results { failed: Some("redis-server is not installed".into()), ..results("redis", "The client of Redis", vec![]) }
 }
 
-/// What `lab/tool.py` writes: tables, and nothing that was compared.
+/// What stored reports of programs in Python have: tables, and nothing that was compared.
 fn idle() -> Results {
     let row = |id: &str, title: &str, rss: [f64; 3]| RowResults {
         id: id.into(),
