@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, ensure};
 
@@ -129,9 +129,7 @@ impl Stack {
         let mut front = Program { name: layer.id().into(), command, dir, output }.start()?;
         let limit = if place.callgrind.is_some() { COUNTED_LIMIT } else { START_LIMIT };
         let address = front.listening(limit)?;
-        let stack = Self { layer, address, secure, front, redis, counted, asked: Arc::default() };
-        stack.fill().context("filling the cache")?;
-        Ok(stack)
+        Ok(Self { layer, address, secure, front, redis, counted, asked: Arc::default() })
     }
 
     /// All answers are stored where they are to come from.
@@ -143,6 +141,8 @@ impl Stack {
         for _ in 0..MAX_FILLS {
             self.load(FILL_CONNECTIONS, FILL_LIMIT, Some(TARGETS))?;
             if redis.keys()? >= u64::from(TARGETS) {
+                // Memory may have kept the first targets, and has the last ones.
+                self.asked.store(TARGETS as usize / 2, Ordering::Relaxed);
                 return Ok(());
             }
         }
