@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use pilotlight_files::{Changed, Sendable};
 use pilotlight_send_batch::{self as batch, Batch, Batched, Stream};
-use pilotlight_supervisor::Address;
+use pilotlight_supervisor::{Address, Instance};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -35,7 +35,8 @@ pub(crate) enum Settled {
 /// Where a service listens.
 #[derive(Clone, Copy)]
 pub(crate) enum Destination<'a> {
-    Instance(&'a Address),
+    /// An instance, and where it listens.
+    Instance(&'a Instance, &'a Address),
     /// A server of somebody else's, and how long the connection may take.
     External(&'a ExternalAddr, Option<Duration>),
 }
@@ -43,10 +44,19 @@ pub(crate) enum Destination<'a> {
 impl fmt::Display for Destination<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Instance(Address::Unix(path)) => write!(f, "unix:{}", path.display()),
-            Self::Instance(Address::Tcp(addr)) => addr.fmt(f),
+            Self::Instance(_, Address::Unix(path)) => write!(f, "unix:{}", path.display()),
+            Self::Instance(_, Address::Tcp(addr)) => addr.fmt(f),
             Self::External(addr, _) => addr.fmt(f),
         }
+    }
+}
+
+/// A connection, unless who listens has ended before.
+async fn unless<T>(ended: impl Future<Output = ()>, connected: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::select! {
+        biased;
+        connected = connected => connected,
+        () = ended => Err(io::Error::new(io::ErrorKind::ConnectionRefused, "its instance has ended")),
     }
 }
 
@@ -75,16 +85,21 @@ impl Socket {
                     Err(io::Error::new(io::ErrorKind::TimedOut, what))
                 })
             }
+            Destination::Instance(instance, Address::Tcp(_)) => {
+                // A container's network may go with it, and nobody refuses what is sent there.
+                let ended = async { drop(instance.ended().await) };
+                unless(ended, Self::connect_to(place)).await
+            }
             place => Self::connect_to(place).await,
         }
     }
 
     async fn connect_to(place: Destination<'_>) -> io::Result<Self> {
         let stream = match place {
-            Destination::Instance(Address::Unix(path)) | Destination::External(ExternalAddr::Unix(path), _) => {
+            Destination::Instance(_, Address::Unix(path)) | Destination::External(ExternalAddr::Unix(path), _) => {
                 return Ok(UnixStream::connect(path).await?.into());
             }
-            Destination::Instance(Address::Tcp(addr)) => TcpStream::connect(addr).await?,
+            Destination::Instance(_, Address::Tcp(addr)) => TcpStream::connect(addr).await?,
             Destination::External(ExternalAddr::Tcp(host, port), _) => {
                 TcpStream::connect((host.as_str(), *port)).await?
             }
@@ -351,5 +366,38 @@ impl AsyncWrite for Socket {
 
     fn is_write_vectored(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_nobody_takes_ends_with_the_instance() {
+        // Its backlog has room for one; the kernel drops what else comes.
+        let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("bound");
+        listener.listen(0).expect("listening");
+        let address = listener.local_addr().expect("its address").as_socket().expect("of TCP");
+        let mut connected = Vec::new();
+        let (told, end) = oneshot::channel::<()>();
+        while let Ok(stream) = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await {
+            connected.push(stream.expect("a place in the backlog"));
+        }
+        let ended = async {
+            end.await.expect("the end is told");
+        };
+        let connecting = unless(ended, TcpStream::connect(address));
+        let telling = async {
+            tokio::task::yield_now().await;
+            told.send(()).expect("somebody waits");
+        };
+        let (connecting, ()) = tokio::join!(connecting, telling);
+        assert_eq!(connecting.expect_err("nobody takes it").to_string(), "its instance has ended");
     }
 }

@@ -53,8 +53,7 @@ pub(crate) async fn send(
     let instance = one.lease.as_ref().map(|lease| Arc::clone(lease.instance()));
     let number = number(instance.as_deref(), external);
     let whole = |body, error, reuse| Failed { error, body: BodyLeft::Whole(body), reuse };
-    let (Some(place), Some(first_byte)) = (place(instance.as_ref().map(|i| i.endpoint()), external), &*one.first_byte)
-    else {
+    let (Some(place), Some(first_byte)) = (place(instance.as_deref(), external), &*one.first_byte) else {
         let what = "cannot be reached by HTTP/2".to_owned();
         return Err(whole(body, UpstreamError::Protocol { service: pool.service.clone(), what }.into(), Reuse::New));
     };

@@ -103,11 +103,11 @@ impl Pool {
 }
 
 /// Where it listens; `None` for what speaks no HTTP.
-pub(super) fn place<'a>(endpoint: Option<&'a Endpoint>, external: Option<Server<'a>>) -> Option<Destination<'a>> {
-    match (endpoint, external) {
-        (Some(Endpoint::Http(address)), _) => Some(Destination::Instance(address)),
+pub(super) fn place<'a>(instance: Option<&'a Instance>, external: Option<Server<'a>>) -> Option<Destination<'a>> {
+    match (instance.map(|instance| (instance, instance.endpoint())), external) {
+        (Some((instance, Endpoint::Http(address))), _) => Some(Destination::Instance(instance, address)),
         (_, Some(server)) => Some(Destination::External(server.addr, server.connect_timeout)),
-        (Some(Endpoint::Pipe | Endpoint::RuntimeApi(_)) | None, None) => None,
+        (Some((_, Endpoint::Pipe | Endpoint::RuntimeApi(_))) | None, None) => None,
     }
 }
 

@@ -132,7 +132,7 @@ pub(super) async fn send<E: Exchange>(
 ) -> Result<ServiceResponse, Failed> {
     let instance = one.lease.as_ref().map(|lease| Arc::clone(lease.instance()));
     let number = number(instance.as_deref(), external);
-    let Some(place) = place(instance.as_ref().map(|i| i.endpoint()), external) else {
+    let Some(place) = place(instance.as_deref(), external) else {
         return Err(no_place(pool, body));
     };
     let Some(first_byte) = &*one.first_byte else { return Err(no_wait(pool, body)) };
