@@ -211,6 +211,7 @@ for_test() {
   need groff groff-base "tests of its manual pages"
   need cc build-essential "sdk/c, SQLite of examples/users, zstd, ring, the allocator"
   need valgrind valgrind "instructions of the hot paths, sdk/c"
+  need perf linux-perf "flame graphs of the lab"
   need pebble pebble "tests of certificates by ACME"
   need h2load nghttp2-client "tests of the lab"
   need setpriv util-linux "tests of certificates by ACME"

@@ -1,5 +1,7 @@
 //! `pilotlight lab`: its arguments, and what happens for each.
 
+mod common;
+
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ use crate::compare::{self, CompareArguments};
 use crate::equals::{self, Equals};
 use crate::experiment::judge::{self, judge};
 use crate::experiment::model::{Report, Results, SCHEMA};
-use crate::experiment::noise::{Noisy, Watch};
+use crate::experiment::noise::Watch;
 use crate::experiment::run::{End, Measured, Runner};
 use crate::experiment::terminal::{self, Style};
 use crate::experiment::{Experiment, Group, Planned, Setting, catalogue};
@@ -29,6 +31,7 @@ use crate::rest::{Rest, RestArguments};
 use crate::show::{self, Files, ShowArguments};
 use crate::transport::{Transport, TransportArguments};
 use crate::{interrupt, report};
+pub use common::Common;
 
 const JSON_FILE: &str = "report.json";
 pub(crate) const DEFAULT_OUT: &str = "lab-results";
@@ -194,69 +197,6 @@ const FACTORS_EXAMPLES: &str = "Examples:
 
 Exit codes: 0 everything was measured and compared, 1 something failed, was interrupted, or was not compared because of noise, 2 usage.";
 
-/// What all experiments take.
-#[derive(Args, Clone, Debug)]
-pub struct Common {
-    /// The folder for report.json, report.html, report.md and plots; made if it is not there
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_OUT)]
-    pub(crate) out: PathBuf,
-    /// Less of everything: two minutes at most for all experiments together
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Only these groups of variants
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) groups: Vec<String>,
-    /// Rounds in which the variants alternate, instead of what each experiment takes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) rounds: Option<u32>,
-    /// Seconds of each measurement, instead of what each experiment takes
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) secs: Option<f64>,
-    /// The folder lab/peers of a checkout, with what was built there; found above the current folder unless given
-    #[arg(long, value_name = "DIR")]
-    pub(crate) peers: Option<PathBuf>,
-    /// Seed of all random choices and of the intervals
-    #[arg(long, default_value_t = DEFAULT_SEED)]
-    pub(crate) seed: u64,
-    /// Compare although the machine is too noisy for it; the report says so
-    #[arg(long)]
-    pub(crate) noisy_anyway: bool,
-    /// Say what there is to measure, what is believed of it, how long it takes, and what is missing for it
-    #[arg(long)]
-    pub(crate) list: bool,
-    /// Print the report as JSON instead of tables
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-impl Default for Common {
-    fn default() -> Self {
-        Self {
-            out: DEFAULT_OUT.into(),
-            quick: false,
-            groups: Vec::new(),
-            rounds: None,
-            secs: None,
-            peers: None,
-            seed: DEFAULT_SEED,
-            noisy_anyway: false,
-            list: false,
-            json: false,
-        }
-    }
-}
-
-impl Common {
-    fn noisy(&self) -> Noisy {
-        if self.noisy_anyway { Noisy::Compare } else { Noisy::Refuse }
-    }
-
-    fn setting(&self, scratch: &Path) -> Setting {
-        let peers = self.peers.clone().or_else(find_peers);
-        Setting { quick: self.quick, scratch: scratch.to_owned(), peers, seed: self.seed }
-    }
-}
-
 /// A number of seconds on the command line.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "is no number".to_owned())?;
@@ -325,6 +265,7 @@ fn run_experiments(experiments: &[Box<dyn Experiment>], common: &Common) -> anyh
             written.push(file);
         }
     }
+    written.extend(common.flames.then(|| common.flames_folder()));
     if common.json {
         print(&json)?;
     } else {
@@ -369,7 +310,8 @@ fn measure(experiments: &[Box<dyn Experiment>], setting: &Setting, common: &Comm
             "there is no group {unknown} here; docs/lab has those of each experiment, and --quick leaves some out"
         );
     }
-    let mut runner = Runner::new(groups)?;
+    let profiler = common.profiler(setting)?;
+    let mut runner = Runner::new(groups, profiler.clone())?;
     if cfg!(debug_assertions) {
         runner.note("warning: this is a debug build; its figures say nothing about Pilotlight");
     }
@@ -405,6 +347,10 @@ fn measure(experiments: &[Box<dyn Experiment>], setting: &Setting, common: &Comm
         let mut results = ran.results;
         results.groups = ran.groups.iter().map(|measured| judge(measured, machine, setting.seed)).collect();
         ran.experiment.conclude(&mut results, &report);
+        if let Some(profiler) = &profiler {
+            let table = |of: Measured| profiler.table(&of.about[0], &of.about[1], of.profiles);
+            results.tables.extend(ran.groups.into_iter().map(table));
+        }
         report.experiments.push(results);
     }
     Ok(report)

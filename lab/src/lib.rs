@@ -5,8 +5,9 @@
 //! [`equals`] are experiments; [`gate`] counts instructions and has no rounds; [`show`], [`figures`], [`compare`] and
 //! [`history`] read stored reports. What they share: [`load`] (requests over HTTP), [`callgrind`] (instructions),
 //! [`stats`] (times, ratios of rounds, intervals), [`processes`] (programs that end with the lab, their CPU time and
-//! memory), [`cores`] (who runs where), [`machine`] (what figures depend on), [`report`] (tables and numbers as text),
-//! [`progress`], [`interrupt`] (Ctrl-C), [`service`] (the Rust service under measurement).
+//! memory), [`cores`] (who runs where), [`profile`] (flame graphs), [`machine`] (what figures depend on), [`report`]
+//! (tables and numbers as text), [`progress`], [`interrupt`] (Ctrl-C), [`service`] (the Rust service under
+//! measurement).
 //!
 //! The lab knows Pilotlight as its users do: by the binary, its configuration file and what it prints. It is not linked
 //! to the gateway. What it needs of other languages is embedded, so that it runs from an installed binary. It is a
@@ -39,6 +40,7 @@ pub mod layers;
 pub mod load;
 pub mod machine;
 pub mod processes;
+pub mod profile;
 pub mod progress;
 pub mod report;
 pub mod rest;

@@ -139,12 +139,24 @@ impl Held {
     /// # Errors
     /// It still runs at the end of `limit`.
     pub fn end(&mut self, limit: Duration) -> anyhow::Result<()> {
+        self.end_by(Signal::TERM, limit)
+    }
+
+    /// The same as Ctrl-C does, for those that write something only then.
+    ///
+    /// # Errors
+    /// It still runs at the end of `limit`.
+    pub fn interrupt(&mut self, limit: Duration) -> anyhow::Result<()> {
+        self.end_by(Signal::INT, limit)
+    }
+
+    fn end_by(&mut self, signal: Signal, limit: Duration) -> anyhow::Result<()> {
         // Error: it has ended already.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = kill_process(Pid::from_child(&self.child), signal);
         if self.gone_within(limit, &[]) {
             return Ok(());
         }
-        bail!("{} still runs {} s after SIGTERM{}", self.name, limit.as_secs(), self.said())
+        bail!("{} still runs {} s after {signal:?}{}", self.name, limit.as_secs(), self.said())
     }
 
     /// Waits until it has ended by itself, without an error.

@@ -1,6 +1,7 @@
 """`pilotlight lab layers`, `redis` and `gate`: real runs of a few requests, and programs that do not do what they should."""
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -22,9 +23,10 @@ echo 'END {{"ops":1000,"errors":{errors},"ops_s":5000,"cpu_us":{cpu},"p50":100,"
 """
 
 
-def lab(*words, code=None, cwd=ROOT):
+def lab(*words, code=None, cwd=ROOT, path=os.environ["PATH"]):
     done = subprocess.run([BINARY, "lab", *map(str, words)], cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=RUN_LIMIT)
+                          stderr=subprocess.PIPE, text=True, timeout=RUN_LIMIT,
+                          env={**os.environ, "PATH": path})
     if code is not None and done.returncode != code:
         raise AssertionError(f"exit code {done.returncode}: {done.stdout[-3000:]} {done.stderr[-3000:]}")
     return done
@@ -56,6 +58,28 @@ class Layers(Folders):
             self.assertEqual(processes["bare"], {"server", "load"})
             self.assertEqual(processes["pipe-redis"], {"gateway", "service", "redis", "load"})
             self.assertTrue(all(comparison["difference"] for comparison in group["comparisons"]))
+
+
+class Flames(Folders):
+    """Each variant once more beneath perf: pictures, and what is counted of a request."""
+
+    def test_each_variant_has_two_pictures_and_its_counters(self):
+        lab("equals", "--quick", "--rounds", 2, "--secs", 0.1, "--noisy-anyway", "--flames", "--out", self.folder / "out")
+        results = self.report()
+        for group, table in zip(results["groups"], results["tables"], strict=True):
+            wanted = [variant["id"] for variant in group["variants"] if variant["role"] != "control"]
+            self.assertEqual([row["id"] for row in table["rows"]], wanted)
+            for row in table["rows"]:
+                self.assertIsNone(row["failed"])
+                # A server of one thread reads and writes each.
+                self.assertGreaterEqual(row["rounds"][0]["system-calls"], 1)
+                for picture in ("cpu", "waits"):
+                    file = self.folder / "out" / "flames" / f"equals-{group['id']}-{row['id']}-{picture}.svg"
+                    self.assertIn("epoll_wait", file.read_text())
+
+    def test_without_perf_it_is_said_before_anything_is_measured(self):
+        done = lab("equals", "--flames", "--out", self.folder / "out", code=1, path="/nowhere")
+        self.assertIn("--flames needs perf, which is not here: apt install linux-perf", done.stderr)
 
 
 @unittest.skipUnless(REDIS, "no redis-server is installed")

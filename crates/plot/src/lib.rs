@@ -1,5 +1,6 @@
 //! What was measured as pictures: [`Bars`] with intervals, [`Distribution`]s of times, [`Intervals`] of ratios,
-//! [`Waterfall`]s of phases, [`Trend`]s over commits. `pilotlight lab` and `pilotlight redis bench` draw with it.
+//! [`Waterfall`]s of phases, [`Trend`]s over commits, [`Flame`] graphs. `pilotlight lab` and `pilotlight redis bench`
+//! draw with it.
 //!
 //! Each is data that becomes a [`Picture`] of a wanted width; a picture is markup for a page, or a file of its own.
 //! Colours are the variables of [`THEME`], so that a picture follows its page, and a file the reader's system, from
@@ -11,6 +12,7 @@
 
 mod bars;
 mod distribution;
+mod flame;
 mod intervals;
 mod lines;
 pub mod markup;
@@ -24,6 +26,7 @@ mod waterfall;
 
 pub use bars::{Bar, Bars};
 pub use distribution::{Curve, Distribution};
+pub use flame::{Flame, MAX_DEPTH, Place};
 pub use intervals::{Interval, Intervals, Tone};
 pub use picture::{Kind, Picture, Range};
 pub use style::{RULES, THEME};

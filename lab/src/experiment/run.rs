@@ -5,12 +5,14 @@
 //! Invariant: a variant that has failed once counts in no round. A round that was not finished counts for nobody.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::model::{Metric, Role, Software};
 use super::watchdog::Watchdog;
 use super::{Amount, Group, Measure, Question, Sample, Variant, usual};
 use crate::interrupt;
 use crate::processes::usage;
+use crate::profile::{Profile, Profiler, Whose};
 use crate::progress::Progress;
 
 /// What was measured of a group, as it was measured.
@@ -28,6 +30,8 @@ pub struct Measured {
     pub lanes: Vec<Lane>,
     /// What is asked.
     pub questions: Vec<Question>,
+    /// What was learnt of the variants beneath perf, where that was asked for.
+    pub profiles: Vec<Profile>,
 }
 
 /// A variant with what was measured of it.
@@ -65,6 +69,7 @@ pub enum End {
 pub struct Runner {
     watchdog: Watchdog,
     progress: Progress,
+    profiler: Option<Profiler>,
 }
 
 impl Runner {
@@ -72,8 +77,10 @@ impl Runner {
     ///
     /// # Errors
     /// No thread can be had.
-    pub fn new<'a>(groups: impl Iterator<Item = &'a Group>) -> std::io::Result<Self> {
-        Ok(Self { watchdog: Watchdog::start()?, progress: Progress::new(groups.map(Group::usual).sum()) })
+    pub fn new<'a>(groups: impl Iterator<Item = &'a Group>, profiler: Option<Profiler>) -> std::io::Result<Self> {
+        let usual = |group: &Group| group.usual() + profiler.as_ref().map_or(Duration::ZERO, |it| it.usual(group));
+        let progress = Progress::new(groups.map(usual).sum());
+        Ok(Self { watchdog: Watchdog::start()?, progress, profiler })
     }
 
     /// Something that the reader has to know at once.
@@ -109,9 +116,11 @@ impl Runner {
             }
         }
         self.progress.reach(end);
+        let profiles = self.profile(name, &id, &lanes, &mut measures, amount);
         self.progress.show(&format!("{heading}: stopping"));
         drop(measures);
-        (close([id, title, workload], metrics, amount, finished_rounds, lanes, questions), End::Whole)
+        let measured = close([id, title, workload], metrics, amount, finished_rounds, lanes, questions);
+        (Measured { profiles, ..measured }, End::Whole)
     }
 
     fn measure(
@@ -126,9 +135,7 @@ impl Runner {
         self.progress.show(&what);
         let usual = usual(measures[lane.measured].measure.as_ref(), amount);
         if lane.failed.is_none() {
-            let others = measures.iter().enumerate().filter(|(at, _)| *at != lane.measured);
-            let others =
-                others.flat_map(|(_, running)| running.processes.iter().copied()).chain(unowned(measures)).collect();
+            let others = others(measures, lane.measured);
             let running = &mut measures[lane.measured];
             let limit = running.measure.limit(amount);
             let before = descendants();
@@ -151,6 +158,37 @@ impl Runner {
         self.progress.advance(usual);
     }
 
+    /// Looks at each variant that has not failed once more, where that was asked for.
+    fn profile(
+        &mut self,
+        name: &str,
+        group: &str,
+        lanes: &[Lane],
+        measures: &mut [Running],
+        amount: Amount,
+    ) -> Vec<Profile> {
+        let Some(profiler) = &self.profiler else { return Vec::new() };
+        let mut profiles = Vec::new();
+        for lane in lanes.iter().filter(|lane| lane.role != Role::Control && lane.failed.is_none()) {
+            if interrupt::check().is_err() {
+                break;
+            }
+            let what = format!("{name} {group}: {} beneath perf", lane.title);
+            self.progress.milestone(&what);
+            let others = others(measures, lane.measured);
+            let running = &mut measures[lane.measured];
+            let (usual, limit) =
+                (profiler.usual_of(running.measure.as_ref(), amount), profiler.limit(running.measure.as_ref(), amount));
+            let pids = running.processes.iter().copied().collect();
+            let whose = Whose { experiment: name, group, id: &lane.id, title: &lane.title, pids };
+            let measure = running.measure.as_mut();
+            let (profile, _) = self.watchdog.guard(&what, limit, others, || profiler.profile(&whose, amount, measure));
+            profiles.push(profile);
+            self.progress.advance(usual);
+        }
+        profiles
+    }
+
     /// With a variant fails its control, and the other way round.
     fn fail(&mut self, heading: &str, lanes: &mut [Lane], index: usize, why: &str) {
         if interrupt::check().is_err() {
@@ -169,6 +207,12 @@ impl Runner {
 struct Running {
     measure: Box<dyn Measure>,
     processes: BTreeSet<u32>,
+}
+
+/// Processes of the lab that are not those of this measure.
+fn others(measures: &[Running], measured: usize) -> BTreeSet<u32> {
+    let others = measures.iter().enumerate().filter(|(at, _)| *at != measured);
+    others.flat_map(|(_, running)| running.processes.iter().copied()).chain(unowned(measures)).collect()
 }
 
 /// Processes of the lab that are no variant's: they were there before.
@@ -232,5 +276,5 @@ fn close(
     for lane in &mut lanes {
         lane.samples.truncate(rounds);
     }
-    Measured { about, metrics, amount, rounds, lanes, questions }
+    Measured { about, metrics, amount, rounds, lanes, questions, profiles: Vec::new() }
 }

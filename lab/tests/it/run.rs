@@ -96,7 +96,7 @@ fn group(variants: Vec<Variant>, rounds: u32) -> Group {
 
 fn results(variants: Vec<Variant>, rounds: u32) -> GroupResults {
     let group = group(variants, rounds);
-    let mut runner = Runner::new(std::iter::once(&group)).expect("a thread");
+    let mut runner = Runner::new(std::iter::once(&group), None).expect("a thread");
     let (measured, end) = runner.run("test", group);
     assert_eq!(end, End::Whole);
     judge(&measured, Machine::Quiet, 1)
