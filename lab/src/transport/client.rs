@@ -9,6 +9,8 @@ pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A head and a body must fit.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// Characters of an answer that an error repeats.
+const MAX_SAID: usize = 300;
 
 /// Why a request has no answer that counts.
 #[derive(Debug)]
@@ -19,8 +21,8 @@ pub(crate) enum ExchangeError {
     Closed,
     /// Not an answer that this client can read.
     Unreadable(&'static str),
-    /// Another status than 200.
-    Status(u16),
+    /// Another status than 200, and the beginning of what was said with it.
+    Status(u16, String),
     /// 200, but with another body than every service here answers.
     OtherBody,
 }
@@ -34,7 +36,8 @@ impl std::fmt::Display for ExchangeError {
             Self::Io(e) => write!(f, "connection: {e}"),
             Self::Closed => f.write_str("the connection was closed before the end of the answer"),
             Self::Unreadable(what) => write!(f, "unreadable answer: {what}"),
-            Self::Status(status) => write!(f, "status {status}"),
+            Self::Status(status, said) if said.is_empty() => write!(f, "status {status}"),
+            Self::Status(status, said) => write!(f, "status {status}: {said}"),
             Self::OtherBody => f.write_str("another body than the service's"),
         }
     }
@@ -118,7 +121,10 @@ impl Client {
         match parsed.status {
             200 if self.buffer[parsed.head..bytes] == self.body => Ok(Answer { time, bytes }),
             200 => Err(ExchangeError::OtherBody),
-            status => Err(ExchangeError::Status(status)),
+            status => {
+                let said = String::from_utf8_lossy(&self.buffer[parsed.head..bytes]);
+                Err(ExchangeError::Status(status, said.trim().chars().take(MAX_SAID).collect()))
+            }
         }
     }
 
@@ -269,7 +275,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address");
         let server = std::thread::spawn(move || {
-            for answer in [OK, b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", OK] {
+            for answer in [OK, b"HTTP/1.1 503 No\r\nContent-Length: 5\r\nConnection: close\r\n\r\nbusy\n", OK] {
                 let (mut socket, _) = listener.accept().expect("a client");
                 let count = socket.read(&mut [0; 1024]).expect("a request");
                 assert!(count > 0);
@@ -281,7 +287,7 @@ mod tests {
         assert_eq!(client.get().expect("the first").bytes, OK.len());
         assert_eq!((client.field("x-cache"), client.field("x-other")), (Some("HIT, here"), None));
         client.connection = None;
-        assert!(matches!(client.get(), Err(ExchangeError::Status(503))));
+        assert_eq!(client.get().expect_err("not 200").to_string(), "status 503: busy");
         client.get().expect("on a new connection");
         server.join().expect("the server is done");
     }

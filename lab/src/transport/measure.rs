@@ -323,10 +323,14 @@ impl Lane {
                 measurement.bytes += answer.bytes as u64;
             }
             Err(e) => {
-                if let Some(ExchangeError::Status(status)) = e.downcast_ref() {
+                // What is said with a status is another text for each request.
+                let what = if let Some(ExchangeError::Status(status, _)) = e.downcast_ref() {
                     *measurement.statuses.entry(*status).or_default() += 1;
-                }
-                *measurement.errors.entry(format!("{e:#}")).or_default() += 1;
+                    format!("status {status}")
+                } else {
+                    format!("{e:#}")
+                };
+                *measurement.errors.entry(what).or_default() += 1;
                 self.failures_in_a_row += 1;
                 ensure!(
                     self.failures_in_a_row < MAX_FAILURES_IN_A_ROW,
