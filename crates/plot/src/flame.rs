@@ -87,13 +87,13 @@ impl Flame {
             x += text::width(name) + 30.0;
         }
         if self.total > 0.0 {
-            self.boxes(&mut body, &self.calls, (0.0, height - ROW), width / self.total);
+            self.boxes(&mut body, &self.calls, 0.0, height - ROW, width / self.total);
         }
         Picture::new(&self.title, width, height + 2.0, body)
     }
 
-    /// `(x, y)` is the upper left corner of the first.
-    fn boxes(&self, body: &mut Markup, calls: &Calls, (mut x, y): (f64, f64), scale: f64) {
+    /// `x` and `y` are the upper left corner of the first.
+    fn boxes(&self, body: &mut Markup, calls: &Calls, mut x: f64, y: f64, scale: f64) {
         for ((name, place), call) in calls {
             let width = call.value * scale;
             if width >= NARROWEST {
@@ -106,7 +106,7 @@ impl Flame {
                     one = one.with(label(x + 3.0, y + ROW / 2.0, "inside", &text::fitted(&short(name), width - 6.0)));
                 }
                 body.push(one);
-                self.boxes(body, &call.called, (x, y - ROW), scale);
+                self.boxes(body, &call.called, x, y - ROW, scale);
             }
             x += width;
         }
