@@ -1,11 +1,12 @@
 //! `pilotlight lab`: its arguments, and what happens for each.
 
 mod common;
+mod measure;
+mod resume;
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -14,24 +15,23 @@ use crate::capacity::{self, Capacity};
 use crate::clients::{Clients, ClientsArguments, Tool, Tunnel, TunnelArguments};
 use crate::compare::{self, CompareArguments};
 use crate::equals::{self, Equals};
-use crate::experiment::judge::{self, judge};
-use crate::experiment::model::{Report, Results, SCHEMA};
-use crate::experiment::noise::Watch;
-use crate::experiment::run::{End, Measured, Runner};
+use crate::experiment::judge;
+use crate::experiment::model::{Report, Results};
 use crate::experiment::terminal::{self, Style};
-use crate::experiment::{Experiment, Group, Planned, Setting, catalogue};
+use crate::experiment::{Experiment, catalogue};
 use crate::factors::Study;
 use crate::figures::{self, FiguresArguments};
 use crate::gate::{self, GateArguments};
 use crate::gateway::{Gateway, GatewayArguments};
 use crate::history::{self, HistoryArguments};
 use crate::instructions::{Instructions, InstructionsArguments};
-use crate::machine::{self, Machine};
+use crate::interrupt;
+use crate::machine;
 use crate::rest::{Rest, RestArguments};
 use crate::show::{self, Files, ShowArguments};
 use crate::transport::{Transport, TransportArguments};
-use crate::{interrupt, report};
 pub use common::Common;
+use measure::{measure, plans};
 
 const JSON_FILE: &str = "report.json";
 pub(crate) const DEFAULT_OUT: &str = "lab-results";
@@ -275,7 +275,7 @@ fn run_experiments(experiments: &[Box<dyn Experiment>], common: &Common) -> anyh
         print(&format!("written: {}\n", written.join(", ")))?;
     }
     if report.interrupted {
-        return Err(interrupt::Interrupted).context("what was measured whole is in the report");
+        return Err(interrupt::Interrupted).context("what was measured whole is in the report; the same command with --resume goes on with it");
     }
     Ok(if is_complete(&report) { Completeness::Complete } else { Completeness::Failures })
 }
@@ -291,128 +291,6 @@ fn is_complete(report: &Report) -> bool {
 
 fn print(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to the standard output")
-}
-
-/// An experiment with what was measured of it, before anything is said about it.
-struct Ran<'a> {
-    experiment: &'a dyn Experiment,
-    results: Results,
-    groups: Vec<Measured>,
-}
-
-fn measure(experiments: &[Box<dyn Experiment>], setting: &Setting, common: &Common) -> anyhow::Result<Report> {
-    let (begin, now) = (Instant::now(), SystemTime::now());
-    let plans = plans(experiments, setting, common);
-    let groups = plans.iter().filter_map(|(_, plan)| plan.as_ref().ok()).flat_map(|plan| &plan.groups);
-    let unknown = common.groups.iter().find(|wanted| !groups.clone().any(|group| is_of(group, wanted)));
-    if let Some(unknown) = unknown {
-        anyhow::bail!(
-            "there is no group {unknown} here; docs/lab has those of each experiment, and --quick leaves some out"
-        );
-    }
-    let profiler = common.profiler(setting)?;
-    let mut runner = Runner::new(groups, profiler.clone())?;
-    if cfg!(debug_assertions) {
-        runner.note("warning: this is a debug build; its figures say nothing about Pilotlight");
-    }
-    let watch = Watch::begin(common.noisy(), |why| runner.waiting(&format!("waiting for a quiet machine: {why}")))?;
-    if let Some(why) = watch.refused() {
-        let then = if common.noisy_anyway {
-            "compared nevertheless"
-        } else {
-            "nothing will be compared (--noisy-anyway compares)"
-        };
-        runner.note(&format!("noise: {why}: {then}"));
-    }
-    let (ran, end) = run_all(plans, &mut runner);
-    drop(runner);
-    let noise = watch.end(common.noisy());
-    let machine = judge::Machine::of(&noise);
-    let mut report = Report {
-        schema: SCHEMA.to_owned(),
-        started_at: report::timestamp(now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())),
-        experiments: Vec::new(),
-        duration_seconds: begin.elapsed().as_secs_f64(),
-        command: ["pilotlight", "lab"].map(String::from).into_iter().chain(std::env::args().skip(1)).collect(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: machine::commit(),
-        debug_build: cfg!(debug_assertions),
-        quick: setting.quick,
-        interrupted: end == End::Interrupted,
-        seed: setting.seed,
-        machine: Machine::here(),
-        noise,
-    };
-    for ran in ran {
-        let mut results = ran.results;
-        results.groups = ran.groups.iter().map(|measured| judge(measured, machine, setting.seed)).collect();
-        ran.experiment.conclude(&mut results, &report);
-        if let Some(profiler) = &profiler {
-            let table = |of: Measured| profiler.table(&of.about[0], &of.about[1], of.profiles);
-            results.tables.extend(ran.groups.into_iter().map(table));
-        }
-        report.experiments.push(results);
-    }
-    Ok(report)
-}
-
-/// Whether a group has this name, or is one of several whose names begin with it: `published` is `published-get`, too.
-fn is_of(group: &Group, wanted: &str) -> bool {
-    group.id.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-}
-
-fn plans<'a>(experiments: &'a [Box<dyn Experiment>], setting: &Setting, common: &Common) -> Vec<Planned<'a>> {
-    let plan = |experiment: &'a dyn Experiment| {
-        let mut plan = experiment.plan(setting);
-        if let Ok(plan) = &mut plan {
-            plan.groups
-                .retain(|group| common.groups.is_empty() || common.groups.iter().any(|wanted| is_of(group, wanted)));
-        }
-        for group in plan.iter_mut().flat_map(|plan| &mut plan.groups) {
-            group.amount.rounds = common.rounds.unwrap_or(group.amount.rounds);
-            // What is counted in requests stays so.
-            if !group.amount.duration.is_zero() {
-                group.amount.duration = common.secs.map_or(group.amount.duration, Duration::from_secs_f64);
-            }
-        }
-        (experiment, plan)
-    };
-    experiments.iter().map(|experiment| plan(experiment.as_ref())).collect()
-}
-
-fn run_all<'a>(plans: Vec<Planned<'a>>, runner: &mut Runner) -> (Vec<Ran<'a>>, End) {
-    let mut all = Vec::new();
-    for (experiment, plan) in plans {
-        let mut ran = Ran { experiment, results: Results::of(experiment), groups: Vec::new() };
-        let mut end = End::Whole;
-        match plan {
-            Ok(plan) => {
-                for skipped in &plan.skipped {
-                    runner.note(&format!("skipped: {}: {}; {}", skipped.what, skipped.why, skipped.install));
-                }
-                (ran.results.skipped, ran.results.published) = (plan.skipped, plan.published);
-                for group in plan.groups {
-                    let (measured, ended) = runner.run(experiment.name(), group);
-                    // Without a round it says nothing, unless because all have failed.
-                    let says = measured.rounds > 0 || measured.lanes.iter().any(|lane| lane.failed.is_some());
-                    ran.groups.extend(says.then_some(measured));
-                    end = ended;
-                    if end == End::Interrupted {
-                        break;
-                    }
-                }
-            }
-            Err(error) => {
-                runner.note(&format!("FAILED: {}: {error:#}", experiment.name()));
-                ran.results.failed = Some(format!("{error:#}"));
-            }
-        }
-        all.push(ran);
-        if end == End::Interrupted {
-            return (all, end);
-        }
-    }
-    (all, End::Whole)
 }
 
 /// A folder of this run that goes with it. Peers whose workers are another user's have to reach into it.

@@ -301,6 +301,10 @@ impl Experiment for Transport {
         Ok(vec![(JSON_FILE.into(), json), (MARKDOWN_FILE.into(), markdown::render(&results))])
     }
 
+    fn concludes_from_groups(&self) -> bool {
+        false // its own report has every request, which the groups have not
+    }
+
     fn conclude(&self, results: &mut model::Results, about: &Report) {
         let Some(own) = self.results(about) else { return };
         let advice = |recommendation: &compare::Recommendation| {

@@ -149,6 +149,36 @@ class Report(Lab):
         self.assertEqual({len(variant["rounds"]) for variant in group["variants"]}, {group["rounds"]})
         self.assertEqual({variant["failed"] for variant in group["variants"]}, {None})
 
+    def test_an_interrupted_run_goes_on(self):
+        command = ["layers", "--quick", "--groups", "many,one", "--noisy-anyway"]
+        with open(self.folder / "output", "wb") as output:
+            lab = subprocess.Popen(
+                [BINARY, "lab", *command], env=self.environment, stdout=output, stderr=output, cwd=self.folder,
+            )
+        self.addCleanup(lab.wait)
+        self.addCleanup(lab.kill)
+        self.assert_eventually(lambda: "layers one: round 2" in (self.folder / "output").read_text(), "the run did not come so far", 240)
+        lab.send_signal(signal.SIGINT)
+        self.assertEqual(lab.wait(60), 1)
+        self.assertIn("--resume goes on with it", (self.folder / "output").read_text())
+        before = self.report()
+        self.assertIn("of another seed", self.lab(*command, "--seed", "2", "--resume", expected=1).stderr)
+        done = self.lab(*command, "--resume")
+        self.assertNotIn("layers many: round", done.stderr)
+        report = self.report()
+        self.assertFalse(report["interrupted"])
+        [(many, one), (was_many, was_one)] = [found["experiments"][0]["groups"] for found in (report, before)]
+        self.assertEqual((many["id"], one["id"]), ("many", "one"))
+        # Numbers are read and written once more, to their last digit but one.
+        measured = lambda group: [(one["id"], one["requests"], one["latency"]["hdr"]) for one in group["variants"]]  # noqa: E731
+        self.assertEqual(measured(many), measured(was_many))
+        self.assertLess(was_one["rounds"], one["rounds"])
+        self.assertEqual(report["started_at"], before["started_at"])
+        self.assertGreater(report["duration_seconds"], before["duration_seconds"])
+        self.assertIn("is whole: nothing is left to measure", self.lab(*command, "--resume", expected=1).stderr)
+        (self.folder / "lab-results" / "report.json").unlink()
+        self.assertIn("there is no report", self.lab(*command, "--resume", expected=1).stderr)
+
     def test_noise_is_refused_and_said(self):
         """Other programs use all processors, so nothing is compared."""
         burn = "while :; do :; done"

@@ -43,6 +43,9 @@ pub struct Common {
     /// DIR/flames; system calls of a request
     #[arg(long)]
     pub(crate) flames: bool,
+    /// Go on with the interrupted run whose report is in DIR: what it has measured whole is kept
+    #[arg(long)]
+    pub(crate) resume: bool,
     /// Say what there is to measure, what is believed of it, how long it takes, and what is missing for it
     #[arg(long)]
     pub(crate) list: bool,
@@ -63,6 +66,7 @@ impl Default for Common {
             seed: DEFAULT_SEED,
             noisy_anyway: false,
             flames: false,
+            resume: false,
             list: false,
             json: false,
         }

@@ -1,0 +1,91 @@
+//! `--resume`: a group that an interrupted run has measured whole is taken from its report, and the others are measured.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::experiment::model::{GroupResults, Report, SCHEMA};
+use crate::experiment::{Amount, Experiment, Group, Plan, Setting};
+use crate::machine::{self, Machine};
+
+/// A run that was told to end before it had measured everything.
+pub(super) struct Before(Report);
+
+/// What there is of an experiment.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) groups: Vec<GroupResults>,
+    /// All groups that were planned, in their order.
+    pub(super) order: Vec<String>,
+}
+
+impl Kept {
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+}
+
+impl Before {
+    /// # Errors
+    /// There is no such report, nothing is left to measure, or what is measured now could not stand beside it.
+    pub(super) fn read(file: &Path, setting: &Setting) -> anyhow::Result<Self> {
+        let place = file.display();
+        let text =
+            fs::read_to_string(file).with_context(|| format!("--resume: there is no report {place} to go on with"))?;
+        let report: Report =
+            serde_json::from_str(&text).with_context(|| format!("{place} is no report of this lab"))?;
+        ensure!(report.interrupted, "--resume: {place} is whole: nothing is left to measure");
+        if let Some(what) = differs(&report, setting) {
+            bail!("--resume: {place} is of {what}: leave out --resume, or choose another --out");
+        }
+        Ok(Self(report))
+    }
+
+    /// Takes from a plan what was measured whole.
+    pub(super) fn take(&self, experiment: &dyn Experiment, plan: &mut Plan) -> Kept {
+        let order = plan.groups.iter().map(|group| group.id.clone()).collect();
+        let results = self.0.experiments.iter().find(|results| results.name == experiment.name());
+        let Some(results) = results.filter(|_| experiment.concludes_from_groups()) else {
+            return Kept { order, ..Kept::default() };
+        };
+        let measured = |group: &Group| results.groups.iter().find(|before| is_whole(before, group));
+        let groups = plan.groups.iter().filter_map(measured).cloned().collect();
+        plan.groups.retain(|group| measured(group).is_none());
+        Kept { groups, order }
+    }
+
+    /// The run began with this one.
+    pub(super) fn begin(&self, report: &mut Report) {
+        report.started_at.clone_from(&self.0.started_at);
+        report.duration_seconds += self.0.duration_seconds;
+        if self.0.noise.refused.is_some() {
+            report.noise = self.0.noise.clone();
+        }
+    }
+}
+
+/// What keeps two runs from standing in one report.
+fn differs(before: &Report, setting: &Setting) -> Option<&'static str> {
+    let commit = machine::commit();
+    let differences = [
+        (before.schema != SCHEMA, "another version of the lab"),
+        (before.version != env!("CARGO_PKG_VERSION") || before.commit != commit, "another version of Pilotlight"),
+        (before.debug_build != cfg!(debug_assertions), "another build"),
+        (before.machine != Machine::here(), "another machine, or another kernel"),
+        (before.quick != setting.quick, if before.quick { "a quick run" } else { "a run that was not quick" }),
+        (before.seed != setting.seed, "another seed"),
+    ];
+    differences.into_iter().find_map(|(differs, what)| differs.then_some(what))
+}
+
+/// Whether everything of a group was measured as it is to be now, and nothing has failed.
+fn is_whole(before: &GroupResults, group: &Group) -> bool {
+    let Amount { rounds, duration, .. } = group.amount;
+    let variants = group.variants.iter().map(|variant| &variant.id);
+    let measured = |id: &String| before.variants.iter().any(|one| one.id == *id && one.failed.is_none());
+    before.id == group.id
+        && before.rounds == rounds
+        && (before.seconds - duration.as_secs_f64()).abs() < 1e-9
+        && variants.clone().all(measured)
+}
