@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use crate::capacity::{self, Capacity};
 use crate::clients::{Clients, ClientsArguments, Tool, Tunnel, TunnelArguments};
 use crate::compare::{self, CompareArguments};
-use crate::equals::{self, Equals};
+use crate::equals::{self, Equals, EqualsArguments};
 use crate::experiment::judge;
 use crate::experiment::model::{Report, Results};
 use crate::experiment::terminal::{self, Style};
@@ -130,7 +130,7 @@ A busy machine does not matter here; --noisy-anyway compares on one.")]
     Capacity(Common),
     /// What can be told apart on this machine: equal servers, and one that does 5 % more work
     #[command(after_help = equals::HELP)]
-    Equals(Common),
+    Equals(EqualsArguments),
     /// What each layer of a service is worth: allocator, runtime, HTTP, JSON, connections to Redis, TLS
     #[command(after_help = FACTORS_EXAMPLES)]
     Factors(Common),
@@ -222,7 +222,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
             run_experiments(&[Box::new(Instructions::asked(arguments))], &arguments.common)
         }
         Some(Mode::Capacity(common)) => run_experiments(&[Box::new(Capacity::alone())], common),
-        Some(Mode::Equals(common)) => run_experiments(&[Box::new(Equals::alone())], common),
+        Some(Mode::Equals(arguments)) => run_experiments(&[Box::new(Equals::asked(arguments))], &arguments.common),
         Some(Mode::Factors(common)) => one("factors", common),
         Some(Mode::Study(common)) => run_experiments(&[Box::new(Study::alone())], common),
         Some(Mode::Transport(arguments)) => {
@@ -275,7 +275,8 @@ fn run_experiments(experiments: &[Box<dyn Experiment>], common: &Common) -> anyh
         print(&format!("written: {}\n", written.join(", ")))?;
     }
     if report.interrupted {
-        return Err(interrupt::Interrupted).context("what was measured whole is in the report; the same command with --resume goes on with it");
+        return Err(interrupt::Interrupted)
+            .context("what was measured whole is in the report; the same command with --resume goes on with it");
     }
     Ok(if is_complete(&report) { Completeness::Complete } else { Completeness::Failures })
 }

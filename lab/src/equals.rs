@@ -3,16 +3,22 @@
 
 mod server;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use clap::Args;
 
-use crate::experiment::model::{Metric, Role, Software};
+use crate::command::Common;
+use crate::experiment::model::{
+    Comparison, Figure, GroupResults, Metric, Report, Results, Role, Software, Summary, Verdict,
+};
 use crate::experiment::{Amount, Experiment, Group, Measure, Participant, Plan, Question, Sample, Setting, Variant};
 use crate::load::{self, Load, Outcome, Pace, Requests};
 use crate::processes::{Held, Program, own_program, usage};
 use crate::service::SERVICE;
+use crate::stats;
 
 pub(crate) use server::serve;
 
@@ -20,6 +26,7 @@ pub(crate) use server::serve;
 pub(crate) const HELP: &str = "Examples:
   pilotlight lab equals --quick                      a quarter of a minute
   pilotlight lab equals --quick --noisy-anyway       although other programs run
+  pilotlight lab equals --quick --times 20           whether verdicts can be believed; six minutes
 
 Exit codes: 0 everything was measured and compared, 1 something failed, was interrupted, or was not compared because of noise, 2 usage.";
 /// The transport of the hidden service that works.
@@ -31,9 +38,9 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const CONNECTIONS: usize = 4;
 /// What each server does: id, title, pieces of work for a request.
 const SERVERS: [(&str, &str, u32); 3] = [
-    ("base", "a server", server::PIECES),
-    ("equal", "the same server, started once more", server::PIECES),
-    ("slower", "the same server with 5 % more work", server::PIECES + server::PLANTED),
+    (BASE, "a server", server::PIECES),
+    (EQUAL, "the same server, started once more", server::PIECES),
+    (SLOWER, "the same server with 5 % more work", server::PIECES + server::PLANTED),
 ];
 
 /// Rounds of a quick run, which has to find 5 %.
@@ -43,23 +50,47 @@ const QUICK_WARM_UP: Duration = Duration::from_millis(20);
 /// Beside the other experiments a quick run shows what this machine can tell apart in as short a time as they have.
 const QUICK_ROUNDS_AMONG_OTHERS: u32 = 12;
 
+/// Of all times, so many may tell equals apart, and so many have to find what was planted.
+const MOST_WRONG: f64 = 0.05;
+const LEAST_FOUND: f64 = 0.9;
+const EQUAL: &str = "equal";
+const SLOWER: &str = "slower";
+const BASE: &str = "base";
+
+/// What `pilotlight lab equals` takes.
+#[derive(Args, Clone, Debug)]
+pub struct EqualsArguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Do it so often, each time with servers of its own, and count wrong and missed verdicts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    times: u32,
+}
+
 /// The experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Equals {
     quick_rounds: u32,
+    times: u32,
 }
 
 impl Equals {
-    /// Alone.
+    /// Alone, so often.
     #[must_use]
-    pub const fn alone() -> Self {
-        Self { quick_rounds: QUICK_ROUNDS }
+    pub const fn alone(times: u32) -> Self {
+        Self { quick_rounds: QUICK_ROUNDS, times }
+    }
+
+    /// As it was asked for.
+    #[must_use]
+    pub const fn asked(arguments: &EqualsArguments) -> Self {
+        Self::alone(arguments.times)
     }
 
     /// What is measured together with other experiments.
     #[must_use]
     pub const fn among_others() -> Self {
-        Self { quick_rounds: QUICK_ROUNDS_AMONG_OTHERS }
+        Self { quick_rounds: QUICK_ROUNDS_AMONG_OTHERS, times: 1 }
     }
 
     fn amount(self, setting: &Setting) -> Amount {
@@ -92,7 +123,7 @@ impl Experiment for Equals {
         let variant = |(id, title, pieces): (&str, &str, u32)| Variant {
             id: id.into(),
             title: title.into(),
-            role: if id == "base" { Role::Subject } else { Role::Peer },
+            role: if id == BASE { Role::Subject } else { Role::Peer },
             software: vec![Software {
                 name: "pilotlight".into(),
                 version: env!("CARGO_PKG_VERSION").into(),
@@ -100,21 +131,68 @@ impl Experiment for Equals {
             }],
             measure: Box::new(Server { name: id.into(), pieces, setting: setting.clone(), running: None }),
         };
-        let question = |(text, one): (&str, &str)| Question::ratio(text, Metric::CpuUs, one, "base");
-        let group = Group {
-            id: "work".into(),
+        let question = |(text, one): (&str, &str)| Question::ratio(text, Metric::CpuUs, one, BASE);
+        let group = |number: u32| Group {
+            id: if self.times == 1 { "work".to_owned() } else { format!("work-{number}") },
             title: "Servers that do the same work, and one that does 5 % more".into(),
             workload: format!("GET, {CONNECTIONS} connections, one request in flight on each"),
             metrics: vec![Metric::CpuUs, Metric::PerSecond, Metric::P50Ms],
             variants: SERVERS.map(variant).into(),
-            control: "base".into(),
-            questions: [("CPU of a request, equal / base", "equal"), ("CPU of a request, slower / base", "slower")]
+            control: BASE.into(),
+            questions: [("CPU of a request, equal / base", EQUAL), ("CPU of a request, slower / base", SLOWER)]
                 .map(question)
                 .into(),
             amount: self.amount(setting),
         };
-        Ok(Plan { groups: vec![group], ..Plan::default() })
+        Ok(Plan { groups: (1..=self.times).map(group).collect(), ..Plan::default() })
     }
+
+    fn conclude(&self, results: &mut Results, _: &Report) {
+        if self.times == 1 {
+            return;
+        }
+        let of = |one| results.groups.iter().flat_map(|group| &group.comparisons).filter(move |found| found.one == one);
+        let told = |found: &&Comparison| matches!(found.verdict, Verdict::Less | Verdict::More);
+        let wrong = of(EQUAL).filter(told).count();
+        let found = of(SLOWER).filter(|found| found.verdict == Verdict::More).count();
+        // Where the machine is too noisy nothing is told apart, which is no merit.
+        let is_judged = of(EQUAL).chain(of(SLOWER)).all(|found| found.verdict != Verdict::NotComparable);
+        let figure = |name: &str, sign: char, bound: f64, count: usize, met: bool| {
+            let count = count as f64;
+            let measured = Some(Summary { median: count, low: count, high: count });
+            let wanted = format!("{sign} {bound} of {}", self.times);
+            Figure { name: name.into(), wanted, measured, rounds: Vec::new(), met: is_judged.then_some(met) }
+        };
+        let most = (f64::from(self.times) * MOST_WRONG).floor();
+        let least = (f64::from(self.times) * LEAST_FOUND).ceil();
+        let figures = [
+            figure("times in which equals were told apart", '≤', most, wrong, wrong as f64 <= most),
+            figure("times in which 5 % more work was found", '≥', least, found, found as f64 >= least),
+        ];
+        let ratios: Vec<f64> = results.groups.iter().flat_map(planted).collect();
+        let finding = stats::median(&ratios)
+            .map(|ratio| format!("What was planted is a factor of {ratio:.4}, the median of {} rounds", ratios.len()));
+        let controls: Vec<bool> =
+            results.groups.iter().flat_map(|group| &group.controls).map(|one| one.passed).collect();
+        let failed = controls.iter().filter(|passed| !**passed).count();
+        results.figures.extend(figures);
+        results.findings.extend(finding);
+        results
+            .findings
+            .push(format!("{failed} of {} controls failed, of whose metrics nothing is said", controls.len()));
+    }
+}
+
+/// What the slower server takes of what the other takes, in each round.
+fn planted(group: &GroupResults) -> Vec<f64> {
+    let rounds = |id: &str| {
+        let variant = group.variants.iter().find(|variant| variant.id == id);
+        variant.map(|variant| variant.rounds.as_slice()).unwrap_or_default()
+    };
+    let ratio = |(slower, base): (&BTreeMap<Metric, f64>, &BTreeMap<Metric, f64>)| {
+        Some(slower.get(&Metric::CpuUs)? / base.get(&Metric::CpuUs)?)
+    };
+    rounds(SLOWER).iter().zip(rounds(BASE)).filter_map(ratio).collect()
 }
 
 struct Server {
@@ -200,7 +278,8 @@ mod tests {
 
     #[test]
     fn only_beside_others_a_quick_run_has_fewer_rounds_than_5_percent_need() {
-        assert_eq!([rounds(Equals::alone(), false), rounds(Equals::alone(), true)], [30, 30]);
+        assert_eq!([rounds(Equals::alone(1), false), rounds(Equals::alone(1), true)], [30, 30]);
+        assert_eq!(rounds(Equals::alone(3), true), 90);
         assert_eq!([rounds(Equals::among_others(), false), rounds(Equals::among_others(), true)], [30, 12]);
     }
 }

@@ -78,6 +78,17 @@ class Report(Lab):
         self.assertEqual((hdr[:4].hex(), int.from_bytes(hdr[4:8], "big")), ("1c849314", len(hdr) - 8))
         self.assertEqual(zlib.decompress(hdr[8:])[:4].hex(), "1c849313")
 
+    def test_verdicts_of_several_times_are_counted(self):
+        self.lab("equals", "--times", "2", *SHORT)
+        [found] = self.report()["experiments"]
+        self.assertEqual([group["id"] for group in found["groups"]], ["work-1", "work-2"])
+        verdicts = {one: [c["verdict"] for g in found["groups"] for c in g["comparisons"] if c["one"] == one] for one in ("equal", "slower")}
+        wrong, planted = found["figures"]
+        self.assertEqual(wrong["measured"]["median"], sum(verdict in ("less", "more") for verdict in verdicts["equal"]))
+        self.assertEqual(planted["measured"]["median"], verdicts["slower"].count("more"))
+        self.assertEqual((wrong["wanted"], planted["wanted"]), ("≤ 0 of 2", "≥ 2 of 2"))
+        self.assertRegex(found["findings"][0], r"a factor of 1\.\d+, the median of 16 rounds")
+
     def test_the_same_rounds_give_the_same_intervals_and_tables_show_them(self):
         done = self.lab("equals", *SHORT)
         report = self.report()

@@ -1,4 +1,5 @@
-//! `--resume`: a group that an interrupted run has measured whole is taken from its report, and the others are measured.
+//! `--resume`: a group that an interrupted run has measured whole is taken from its report, and the others are
+//! measured.
 
 use std::fs;
 use std::path::Path;
