@@ -31,9 +31,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from harness.paths import GATEWAY_BIN
-from harness.procfs import CpuTime
-from harness.program import Failed, Program, accepts, dial, free_port, get
+from procfs import CpuTime
+from programs import Failed, Program, accepts, dial, free_port, get
+
+GATEWAY_BIN = Path(os.environ.get("LAB_GATEWAY", Path(__file__).resolve().parents[1] / "target/release/pilotlight")).resolve()
 
 HEAD_END = b"\r\n\r\n"
 STATUS = re.compile(rb"HTTP/1\.1 (\d+)")

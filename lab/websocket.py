@@ -21,8 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import procfs
-from harness.program import Program
+import procfs
+from programs import Program
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 10

@@ -42,10 +42,12 @@ enum Work {
     Handshake,
     SmallFile,
     LargeFile,
+    LargeFileTls,
 }
 
 impl Work {
-    const ALL: [Self; 5] = [Self::Http1, Self::Http2, Self::Handshake, Self::SmallFile, Self::LargeFile];
+    const ALL: [Self; 6] =
+        [Self::Http1, Self::Http2, Self::Handshake, Self::SmallFile, Self::LargeFile, Self::LargeFileTls];
 
     const fn id(self) -> &'static str {
         match self {
@@ -54,6 +56,7 @@ impl Work {
             Self::Handshake => "handshake",
             Self::SmallFile => "file",
             Self::LargeFile => "file-large",
+            Self::LargeFileTls => "file-large-tls",
         }
     }
 
@@ -64,6 +67,7 @@ impl Work {
             Self::Handshake => "A full handshake and a stored answer",
             Self::SmallFile => "A compressed file of 10 kB",
             Self::LargeFile => "A file of 256 MiB",
+            Self::LargeFileTls => "A file of 256 MiB over TLS",
         }
     }
 
@@ -79,6 +83,9 @@ impl Work {
                 "GET of a file of 40 kB whose neighbour with .gz has 10 kB, over plain HTTP/1.1; 64 connections".into()
             }
             Self::LargeFile => format!("{LARGE_TRANSFERS} times a file of 256 MiB, over plain HTTP/1.1; 2 connections"),
+            Self::LargeFileTls => format!(
+                "{LARGE_TRANSFERS} times a file of 256 MiB, over TLS 1.3 and HTTP/1.1; 2 connections, whose handshakes count"
+            ),
         }
     }
 
@@ -86,13 +93,13 @@ impl Work {
     fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Http1 | Self::Http2 | Self::Handshake => &[Kind::Own, Kind::Nginx, Kind::Haproxy, Kind::H2o],
-            Self::SmallFile | Self::LargeFile => &[Kind::Own, Kind::Nginx, Kind::H2o],
+            Self::SmallFile | Self::LargeFile | Self::LargeFileTls => &[Kind::Own, Kind::Nginx, Kind::H2o],
         }
     }
 
     fn metrics(self) -> Vec<Metric> {
         match self {
-            Self::LargeFile => vec![Metric::CpuUs, Metric::PerSecond, Metric::RssBytes],
+            Self::LargeFile | Self::LargeFileTls => vec![Metric::CpuUs, Metric::PerSecond, Metric::RssBytes],
             _ => vec![Metric::CpuUs, Metric::PerSecond],
         }
     }
@@ -108,6 +115,10 @@ impl Work {
             Self::Handshake => H2load::counted(HANDSHAKES).http1().connections(HANDSHAKES).of(secure(server::SMALL)),
             Self::SmallFile => timed.http1().connections(64).field("accept-encoding: gzip").of(plain(server::SCRIPT)),
             Self::LargeFile => H2load::counted(LARGE_TRANSFERS).http1().connections(2).of(plain(server::LARGE)),
+            Self::LargeFileTls => {
+                let url = format!("https://{}{}", server.files, server::LARGE);
+                H2load::counted(LARGE_TRANSFERS).http1().connections(2).of(url)
+            }
         }
     }
 }

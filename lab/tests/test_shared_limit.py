@@ -4,7 +4,7 @@ import unittest
 from types import SimpleNamespace
 
 import shared_limit
-from harness.program import Failed
+from programs import Failed
 
 OPTIONS = SimpleNamespace(windows=3)
 

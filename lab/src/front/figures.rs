@@ -23,7 +23,7 @@ fn of_group(group: &GroupResults) -> Vec<Figure> {
         Work::Http2 => (0.8, best, "the best of nginx, HAProxy and H2O"),
         Work::Handshake => (1.0, nginx, "nginx"),
         Work::SmallFile => (0.9, nginx, "nginx"),
-        Work::LargeFile => (1.1, nginx, "nginx"),
+        Work::LargeFile | Work::LargeFileTls => (1.1, nginx, "nginx"),
     };
     let compared = |kind: &Kind| {
         let asked = group.comparisons.iter().find(|asked| asked.one == OWN && asked.other == kind.id());
@@ -32,7 +32,7 @@ fn of_group(group: &GroupResults) -> Vec<Figure> {
     let worst = others.iter().filter_map(compared).max_by(|one, other| one.median.total_cmp(&other.median));
     let name = format!("{}: CPU of a request / {beside}", group.id);
     let cpu = Figure::at_most(group, Metric::CpuUs, name, (most, " ×"), worst);
-    if work != Work::LargeFile {
+    if !matches!(work, Work::LargeFile | Work::LargeFileTls) {
         return vec![cpu];
     }
     let own = group.variants.iter().find(|variant| variant.id == OWN && variant.failed.is_none());

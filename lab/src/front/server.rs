@@ -126,6 +126,8 @@ https = "allow"
 pub(super) struct Server {
     pub(super) secure: SocketAddr,
     pub(super) plain: SocketAddr,
+    /// Files over TLS, where they are served elsewhere than stored answers.
+    pub(super) files: SocketAddr,
     front: Held,
     origin: Origin,
     /// What a peer keeps in memory.
@@ -144,8 +146,10 @@ impl Server {
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let (origin, memory) = (Origin::start()?, memory_folder()?);
         let (secure, plain) = (free_address()?, free_address()?);
+        // Its size of TLS records is one for a whole server.
+        let files = if kind == Kind::Nginx { free_address()? } else { secure };
         let file = dir.join("front.conf");
-        let addresses = Addresses { secure, plain, origin: origin.address() };
+        let addresses = Addresses { secure, plain, files, origin: origin.address() };
         let values = values(addresses, dir, memory.path(), shared)?;
         fs::write(&file, template::fill(kind.template(), &values)?)
             .with_context(|| format!("cannot write {}", file.display()))?;
@@ -157,7 +161,7 @@ impl Server {
         };
         let mut front = cores::on(core, || program.start())??;
         front.wait_until(LISTEN_LIMIT, "it listens", |_| listens(secure).then_some(()))?;
-        Ok(Self { secure, plain, front, origin, _memory: memory })
+        Ok(Self { secure, plain, files, front, origin, _memory: memory })
     }
 
     /// How many requests the origin has had.
@@ -182,6 +186,7 @@ impl Server {
 struct Addresses {
     secure: SocketAddr,
     plain: SocketAddr,
+    files: SocketAddr,
     origin: SocketAddr,
 }
 
@@ -192,7 +197,7 @@ fn values(
     memory: &Path,
     shared: &Path,
 ) -> anyhow::Result<Vec<(&'static str, String)>> {
-    let Addresses { secure, plain, origin } = addresses;
+    let Addresses { secure, plain, files, origin } = addresses;
     let mut values = vec![
         ("dir", text(dir)?.to_owned()),
         ("memory", text(memory)?.to_owned()),
@@ -201,6 +206,7 @@ fn values(
         ("host", secure.ip().to_string()),
         ("port", secure.port().to_string()),
         ("plain", plain.to_string()),
+        ("files", files.to_string()),
         ("plain_port", plain.port().to_string()),
         ("origin", origin.to_string()),
         ("certificate", text(&shared.join("certificate.pem"))?.to_owned()),
@@ -267,8 +273,9 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("a folder");
         write_shared(folder.path()).expect("files");
-        let (secure, plain) = (free_address().expect("a port"), free_address().expect("a port"));
-        let values = values(Addresses { secure, plain, origin: plain }, folder.path(), folder.path(), folder.path());
+        let [secure, plain, files] = [(); 3].map(|()| free_address().expect("a port"));
+        let values =
+            values(Addresses { secure, plain, files, origin: plain }, folder.path(), folder.path(), folder.path());
         let file = folder.path().join("front.conf");
         fs::write(&file, template::fill(kind.template(), &values.expect("UTF-8")).expect("whole")).expect("written");
         let program = processes::find_program(kind.id()).expect("it is here");

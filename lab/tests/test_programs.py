@@ -1,4 +1,4 @@
-"""The harness's own tests: `python3 -m unittest discover -s lab/tests -t lab`."""
+"""Tests of what the programs in Python share: `python3 -m unittest discover -s lab/tests -t lab`."""
 import sys
 import tempfile
 import threading
@@ -6,8 +6,8 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import procfs
-from harness.program import Failed, Program, accepts, free_port
+import procfs
+from programs import Failed, Program, accepts, free_port
 
 
 class Procfs(unittest.TestCase):

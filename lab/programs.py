@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 
-from . import procfs
+import procfs
 
 SERVER_CORE, LOAD_CORE = 0, 1
 START_SECONDS = 20
