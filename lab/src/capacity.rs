@@ -129,23 +129,7 @@ impl Scale {
 
 /// The experiment.
 #[derive(Clone, Copy, Debug)]
-pub struct Capacity {
-    is_alone: bool,
-}
-
-impl Capacity {
-    /// Alone.
-    #[must_use]
-    pub const fn alone() -> Self {
-        Self { is_alone: true }
-    }
-
-    /// What is measured together with other experiments.
-    #[must_use]
-    pub const fn among_others() -> Self {
-        Self { is_alone: false }
-    }
-}
+pub struct Capacity;
 
 impl Experiment for Capacity {
     fn name(&self) -> &'static str {
@@ -174,9 +158,6 @@ impl Experiment for Capacity {
         let skipped = |skipped: Skipped| Ok(Plan { skipped: vec![skipped], ..Plan::default() });
         if let Err(missing) = h2load::find() {
             return skipped(missing);
-        }
-        if setting.quick && !self.is_alone {
-            return skipped(Skipped::new(self.name(), "it takes a minute", "leave out --quick"));
         }
         let lab = Rc::new(Lab::new(setting, Gateway::among_others())?);
         let scale = Scale::here(setting);

@@ -37,7 +37,7 @@ const QUICK: Amount = Amount { rounds: 8, duration: Duration::from_millis(100), 
 const SERVERS_LIMIT: Duration = Duration::from_secs(120);
 
 /// Among other experiments: what the figures are about, in a quarter of an hour.
-const SOME: [Workload; 3] = [Workload::W1, Workload::W2, Workload::W5];
+const SOME: [Workload; 3] = [Workload::W1, Workload::PublishedGet, Workload::PublishedSet];
 const QUICK_WORKLOADS: [Workload; 5] = [
     Workload::W1,
     Workload::PublishedGet,

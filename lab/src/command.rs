@@ -31,7 +31,7 @@ use crate::rest::{Rest, RestArguments};
 use crate::show::{self, Files, ShowArguments};
 use crate::transport::{Transport, TransportArguments};
 pub use common::Common;
-use measure::{measure, plans};
+use measure::{Scope, measure, plans};
 
 const JSON_FILE: &str = "report.json";
 pub(crate) const DEFAULT_OUT: &str = "lab-results";
@@ -60,7 +60,7 @@ pub enum Completeness {
 /// An experiment, or all of them.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Mode {
-    /// Every experiment, into one report
+    /// Every experiment, each shorter than alone, into one report
     #[command(after_help = ALL_EXAMPLES)]
     All(Common),
     /// Answers from memory, requests passed on, and cold starts, beside other gateways and starters
@@ -185,7 +185,7 @@ Exit codes: 0 nothing is worse, 1 something is, or the two have no figure in com
 const ALL_EXAMPLES: &str = "Examples:
   pilotlight lab all --list                          what there is to measure, and what is missing for it
   pilotlight lab all --quick                         two minutes at most, to see whether everything works
-  pilotlight lab all --out report                    everything, into report/report.json
+  pilotlight lab all --out report                    everything, into report/report.json; forty minutes
 
 Nothing else should run meanwhile: on a noisy machine everything is shown and nothing is compared. Everything that is started ends with it.
 Exit codes: 0 everything was measured and compared, 1 something failed, was interrupted, or was not compared because of noise, 2 usage.";
@@ -209,50 +209,60 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 /// Nothing can be measured, or the report cannot be written.
 pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
     match &arguments.mode {
-        Some(Mode::All(common)) => run_experiments(&catalogue::all(), common),
+        Some(Mode::All(common)) => run_experiments(&catalogue::all(), common, Scope::All),
         Some(Mode::Cache(common)) => one("cache", common),
         Some(Mode::Front(common)) => one("front", common),
-        Some(Mode::Gateway(arguments)) => run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common),
+        Some(Mode::Gateway(arguments)) => {
+            run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common, Scope::Alone)
+        }
         Some(Mode::Layers(common)) => one("layers", common),
-        Some(Mode::Redis(arguments)) => run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common),
-        Some(Mode::Tool(common)) => run_experiments(&[Box::new(Tool::alone())], common),
-        Some(Mode::Tunnel(arguments)) => run_experiments(&[Box::new(Tunnel::asked(arguments))], &arguments.common),
+        Some(Mode::Redis(arguments)) => {
+            run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common, Scope::Alone)
+        }
+        Some(Mode::Tool(common)) => run_experiments(&[Box::new(Tool)], common, Scope::Alone),
+        Some(Mode::Tunnel(arguments)) => {
+            run_experiments(&[Box::new(Tunnel::asked(arguments))], &arguments.common, Scope::Alone)
+        }
         Some(Mode::Gate(arguments)) => gate::run(arguments),
         Some(Mode::Instructions(arguments)) => {
-            run_experiments(&[Box::new(Instructions::asked(arguments))], &arguments.common)
+            run_experiments(&[Box::new(Instructions::asked(arguments))], &arguments.common, Scope::Alone)
         }
-        Some(Mode::Capacity(common)) => run_experiments(&[Box::new(Capacity::alone())], common),
-        Some(Mode::Equals(arguments)) => run_experiments(&[Box::new(Equals::asked(arguments))], &arguments.common),
+        Some(Mode::Capacity(common)) => run_experiments(&[Box::new(Capacity)], common, Scope::Alone),
+        Some(Mode::Equals(arguments)) => {
+            run_experiments(&[Box::new(Equals::asked(arguments))], &arguments.common, Scope::Alone)
+        }
         Some(Mode::Factors(common)) => one("factors", common),
-        Some(Mode::Study(common)) => run_experiments(&[Box::new(Study::alone())], common),
+        Some(Mode::Study(common)) => run_experiments(&[Box::new(Study::alone())], common, Scope::Alone),
         Some(Mode::Transport(arguments)) => {
-            run_experiments(&[Box::new(Transport::asked(arguments))], &arguments.common())
+            run_experiments(&[Box::new(Transport::asked(arguments))], &arguments.common(), Scope::Alone)
         }
-        Some(Mode::Rest(arguments)) => run_experiments(&[Box::new(Rest::asked(arguments))], &arguments.common),
+        Some(Mode::Rest(arguments)) => {
+            run_experiments(&[Box::new(Rest::asked(arguments))], &arguments.common, Scope::Alone)
+        }
         Some(Mode::Show(arguments)) => show::run(arguments).map(|()| Completeness::Complete),
         Some(Mode::Compare(arguments)) => compare::run(arguments),
         Some(Mode::History(arguments)) => history::run(arguments).map(|()| Completeness::Complete),
         Some(Mode::Figures(arguments)) => figures::run(arguments),
-        None => run_experiments(&catalogue::all(), &Common { list: true, ..Common::default() }),
+        None => run_experiments(&catalogue::all(), &Common { list: true, ..Common::default() }, Scope::All),
     }
 }
 
 fn one(name: &str, common: &Common) -> anyhow::Result<Completeness> {
     let experiment = catalogue::find(name).with_context(|| format!("there is no experiment {name}"))?;
-    run_experiments(&[experiment], common)
+    run_experiments(&[experiment], common, Scope::Alone)
 }
 
-fn run_experiments(experiments: &[Box<dyn Experiment>], common: &Common) -> anyhow::Result<Completeness> {
+fn run_experiments(experiments: &[Box<dyn Experiment>], common: &Common, scope: Scope) -> anyhow::Result<Completeness> {
     machine::require_proc()?;
     let scratch = scratch()?;
     let setting = common.setting(scratch.path());
     if common.list {
-        print(&terminal::list(&plans(experiments, &setting, common), &setting))?;
+        print(&terminal::list(&plans(experiments, &setting, common, scope), &setting))?;
         return Ok(Completeness::Complete);
     }
     interrupt::watch().context("signals cannot be watched")?;
     fs::create_dir_all(&common.out).with_context(|| format!("cannot make the folder {}", common.out.display()))?;
-    let report = measure(experiments, &setting, common)?;
+    let report = measure(experiments, &setting, common, scope)?;
     let json = format!("{}\n", serde_json::to_string_pretty(&report)?);
     let file = common.out.join(JSON_FILE);
     write(&file, &json)?;

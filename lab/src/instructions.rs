@@ -52,24 +52,17 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// The experiment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Instructions {
     binaries: Vec<PathBuf>,
     traces: Option<f64>,
-    is_alone: bool,
 }
 
 impl Instructions {
     /// What was asked for.
     #[must_use]
     pub fn asked(arguments: &InstructionsArguments) -> Self {
-        Self { binaries: arguments.binaries.clone(), traces: arguments.traces, is_alone: true }
-    }
-
-    /// What is measured together with other experiments: one gateway.
-    #[must_use]
-    pub fn among_others() -> Self {
-        Self { binaries: Vec::new(), traces: None, is_alone: false }
+        Self { binaries: arguments.binaries.clone(), traces: arguments.traces }
     }
 
     fn binaries(&self) -> anyhow::Result<Vec<PathBuf>> {
@@ -124,9 +117,6 @@ impl Experiment for Instructions {
             Ok(callgrind) => callgrind,
             Err(why) => return skipped(why),
         };
-        if setting.quick && !self.is_alone {
-            return skipped(Skipped::new(self.name(), "callgrind takes minutes", "leave out --quick"));
-        }
         let ways = self.ways()?;
         let groups = Kind::ALL.into_iter().map(|kind| group(kind, &ways, &callgrind, setting)).collect();
         Ok(Plan { groups, ..Plan::default() })

@@ -26,7 +26,6 @@ use start::Starting;
 /// redis-benchmark looks every quarter of a second whether it has ended, and counts that time as well: with a second
 /// too few it would be a fifth slower than it is.
 const DURATION: Duration = Duration::from_secs(5);
-const SHORT: Duration = Duration::from_secs(3);
 const BRIEF: Duration = Duration::from_millis(300);
 const ROUNDS: u32 = 8;
 const STARTS: u32 = 30;
@@ -65,9 +64,7 @@ const MAX_PROMPT_MS: f64 = 50.0;
 
 /// The experiment.
 #[derive(Clone, Copy, Debug)]
-pub struct Tool {
-    is_alone: bool,
-}
+pub struct Tool;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,24 +164,13 @@ fn in_go() -> &'static variant::Variant {
 }
 
 impl Tool {
-    /// Alone.
-    #[must_use]
-    pub fn alone() -> Self {
-        Self { is_alone: true }
-    }
-
-    /// Less of it; a quick run starts programs only.
-    #[must_use]
-    pub fn among_others() -> Self {
-        Self { is_alone: false }
-    }
-
-    fn amount(self, work: Work, setting: &Setting) -> Amount {
-        let duration = match self.is_alone {
-            _ if work.starts() => Duration::ZERO,
-            _ if setting.quick => BRIEF,
-            true => DURATION,
-            false => SHORT,
+    fn amount(work: Work, setting: &Setting) -> Amount {
+        let duration = if work.starts() {
+            Duration::ZERO
+        } else if setting.quick {
+            BRIEF
+        } else {
+            DURATION
         };
         let rounds = if work.starts() && !setting.quick { STARTS } else { ROUNDS };
         Amount { rounds, duration, warm_up: Duration::ZERO, seed: setting.seed }
@@ -227,12 +213,12 @@ impl Experiment for Tool {
         let skipped: Vec<Skipped> = all.iter().filter_map(|who| missing(who, built.as_ref())).collect();
         let is_here = |who: &str| !skipped.iter().any(|skipped| skipped.what == who);
         let mut groups = Vec::new();
-        for work in Work::ALL.into_iter().filter(|work| self.is_alone || !setting.quick || work.starts()) {
+        for work in Work::ALL {
             // Without ours there is nothing to be said.
             if is_here(OURS) {
                 let who = [OURS].into_iter().chain(work.peers().iter().copied().filter(|who| is_here(who)));
                 let who: Vec<_> = who.collect();
-                groups.push(group(work, &who, built.as_ref(), setting, self.amount(work, setting)));
+                groups.push(group(work, &who, built.as_ref(), setting, Self::amount(work, setting)));
             }
         }
         Ok(Plan { groups, skipped, ..Plan::default() })

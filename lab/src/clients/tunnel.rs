@@ -25,7 +25,6 @@ use crate::service::{RELAY, SERVICE};
 const ROUNDS: u32 = 8;
 /// Commands of a measurement; one caller alone sends a fiftieth.
 const REQUESTS: u64 = 1_000_000;
-const FEWER: u64 = 300_000;
 const QUICK: u64 = 20_000;
 const ALONE: u64 = 50;
 /// A machine that does fewer in a second hangs.
@@ -53,20 +52,19 @@ pub struct TunnelArguments {
 pub struct Tunnel {
     binaries: Vec<PathBuf>,
     requests: u64,
-    is_alone: bool,
 }
 
 impl Tunnel {
     /// What was asked for.
     #[must_use]
     pub fn asked(arguments: &TunnelArguments) -> Self {
-        Self { binaries: arguments.binaries.clone(), requests: arguments.requests, is_alone: true }
+        Self { binaries: arguments.binaries.clone(), requests: arguments.requests }
     }
 
-    /// What is measured together with other experiments.
+    /// As it is where nothing else is asked for.
     #[must_use]
-    pub fn among_others() -> Self {
-        Self { binaries: Vec::new(), requests: FEWER, is_alone: false }
+    pub fn usual() -> Self {
+        Self { binaries: Vec::new(), requests: REQUESTS }
     }
 
     /// Everybody of a group, in the order of its tables.
@@ -181,9 +179,6 @@ impl Experiment for Tunnel {
         let skipped = |skipped| Ok(Plan { skipped: vec![skipped], ..Plan::default() });
         if let Some(missing) = missing() {
             return skipped(missing);
-        }
-        if setting.quick && !self.is_alone {
-            return skipped(Skipped::new(self.name(), "its servers are filled for it", "leave out --quick"));
         }
         let (ways, mut groups) = (self.ways()?, Vec::new());
         let requests = if setting.quick { QUICK } else { self.requests };
@@ -458,9 +453,9 @@ mod tests {
 
     #[test]
     fn each_tunnel_is_held_against_the_servers_and_the_first_tunnel() {
-        let tunnel = Tunnel { binaries: vec!["/a".into(), "/b".into()], ..Tunnel::among_others() };
+        let tunnel = Tunnel { binaries: vec!["/a".into(), "/b".into()], ..Tunnel::usual() };
         let setting = Setting { quick: false, scratch: "/nowhere".into(), peers: None, seed: 1 };
-        let group = group(Setup::One, "get", &tunnel.ways().expect("ways"), FEWER, &setting);
+        let group = group(Setup::One, "get", &tunnel.ways().expect("ways"), REQUESTS, &setting);
         let asked: Vec<_> = group.questions.iter().map(|asked| (asked.one.as_str(), asked.other.as_str())).collect();
         let pairs = [("pilotlight", DIRECT), ("pilotlight-2", DIRECT), ("pilotlight-2", "pilotlight")];
         assert_eq!(asked, pairs.into_iter().flat_map(|pair| [pair; 3]).collect::<Vec<_>>());

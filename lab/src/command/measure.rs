@@ -6,14 +6,44 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::JSON_FILE;
 use super::common::Common;
 use super::resume::{Before, Kept};
-use crate::experiment::judge::{self, judge};
-use crate::experiment::model::{Report, Results, SCHEMA};
+use crate::experiment::judge::{self, MIN_ROUNDS, judge};
+use crate::experiment::model::{Report, Results, SCHEMA, Skipped};
 use crate::experiment::noise::Watch;
 use crate::experiment::run::{End, Measured, Runner};
 use crate::experiment::{Experiment, Group, Plan, Planned, Setting};
 use crate::machine::{self, Machine};
 use crate::profile::Profiler;
 use crate::report;
+
+/// Rounds and seconds of each group in `lab all`; what takes less takes less there, too.
+const ROUNDS_OF_ALL: u32 = MIN_ROUNDS as u32;
+const DURATION_OF_ALL: Duration = Duration::from_millis(300);
+const LONGEST_SHORTENED: Duration = Duration::from_secs(1);
+/// What `lab all` leaves out: of which experiment, which group of it, and why.
+const LEFT_OUT: [(&str, &str, &str); 11] = [
+    ("layers", "instructions", "callgrind takes ten minutes for it"),
+    ("gateway", "chunks-upload-http", CHUNKS),
+    ("gateway", "chunks-upload-pipe", CHUNKS),
+    ("gateway", "chunks-download-http", CHUNKS),
+    ("gateway", "chunks-download-pipe", CHUNKS),
+    ("instructions", EVERY_GROUP, "it takes two minutes, and any machine counts the same at any time"),
+    ("capacity", EVERY_GROUP, "it takes ten minutes"),
+    ("tool", "bench", TOOL),
+    ("tool", "agree", TOOL),
+    ("tool", "fill", TOOL),
+    ("tunnel", EVERY_GROUP, "it takes a minute and a half"),
+];
+const TOOL: &str = "whole programs that run for seconds take four minutes";
+const CHUNKS: &str = "small chunks take two minutes";
+const EVERY_GROUP: &str = "";
+
+/// Whether an experiment is measured for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    Alone,
+    /// With all others, so that each is shorter.
+    All,
+}
 
 /// An experiment with what was measured of it, before anything is said about it.
 struct Ran<'a> {
@@ -33,9 +63,10 @@ pub(super) fn measure(
     experiments: &[Box<dyn Experiment>],
     setting: &Setting,
     common: &Common,
+    scope: Scope,
 ) -> anyhow::Result<Report> {
     let (begin, now) = (Instant::now(), SystemTime::now());
-    let mut plans = plans(experiments, setting, common);
+    let mut plans = plans(experiments, setting, common, scope);
     let all = || plans.iter().filter_map(|(_, plan)| plan.as_ref().ok()).flat_map(|plan| &plan.groups);
     if let Some(unknown) = common.groups.iter().find(|wanted| !all().any(|group| is_of(group, wanted))) {
         anyhow::bail!(
@@ -117,6 +148,29 @@ fn take(before: Option<&Before>, experiment: &dyn Experiment, plan: &mut anyhow:
     before.map(|before| before.take(experiment, plan)).unwrap_or_default()
 }
 
+/// What takes long and is in no published table.
+fn leave_out(experiment: &str, plan: &mut Plan) {
+    for (of, id, why) in LEFT_OUT {
+        let is_it = |group: &Group| of == experiment && (id == group.id || id == EVERY_GROUP);
+        if plan.groups.iter().any(is_it) {
+            plan.groups.retain(|group| !is_it(group));
+            let what = if id == EVERY_GROUP { of.to_owned() } else { format!("{of} {id}") };
+            plan.skipped.push(Skipped::new(&what, why, &format!("pilotlight lab {of}")));
+        }
+    }
+}
+
+/// As few rounds as a verdict needs, and short ones.
+fn shorten(plan: &mut Plan) {
+    for amount in plan.groups.iter_mut().map(|group| &mut group.amount) {
+        amount.rounds = amount.rounds.min(ROUNDS_OF_ALL);
+        // Longer ones are of whole programs, whose start is a part of it.
+        if amount.duration <= LONGEST_SHORTENED {
+            amount.duration = amount.duration.min(DURATION_OF_ALL);
+        }
+    }
+}
+
 /// Whether a group has this name, or is one of several whose names begin with it: `published` is `published-get`, too.
 fn is_of(group: &Group, wanted: &str) -> bool {
     group.id.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -126,12 +180,19 @@ pub(super) fn plans<'a>(
     experiments: &'a [Box<dyn Experiment>],
     setting: &Setting,
     common: &Common,
+    scope: Scope,
 ) -> Vec<Planned<'a>> {
     let plan = |experiment: &'a dyn Experiment| {
         let mut plan = experiment.plan(setting);
         if let Ok(plan) = &mut plan {
             plan.groups
                 .retain(|group| common.groups.is_empty() || common.groups.iter().any(|wanted| is_of(group, wanted)));
+        }
+        if let (Scope::All, Ok(plan)) = (scope, &mut plan) {
+            leave_out(experiment.name(), plan);
+            if !setting.quick {
+                shorten(plan);
+            }
         }
         for group in plan.iter_mut().flat_map(|plan| &mut plan.groups) {
             group.amount.rounds = common.rounds.unwrap_or(group.amount.rounds);

@@ -67,7 +67,10 @@ pub fn list(plans: &[Planned<'_>], setting: &Setting) -> String {
             experiment.title(),
             experiment.hypothesis(),
             match plan {
-                Ok(plan) if plan.groups.is_empty() => "no time, as it needs what is missing".to_owned(),
+                Ok(plan) if plan.groups.is_empty() => match plan.skipped.first() {
+                    Some(skipped) => format!("no time here: {}; {}", skipped.why, skipped.install),
+                    None => "no time, as it needs what is missing".to_owned(),
+                },
                 Ok(plan) => about(plan.usual()),
                 Err(error) => format!("no time: {error:#}"),
             }
