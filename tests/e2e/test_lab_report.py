@@ -180,6 +180,8 @@ class Report(Lab):
         self.assertIn("--resume goes on with it", (self.folder / "output").read_text())
         before = self.report()
         self.assertIn("of another seed", self.lab(*command, "--seed", "2", "--resume", expected=1).stderr)
+        other = self.lab("layers", "--quick", "--groups", "one", "--noisy-anyway", "--resume", expected=1)
+        self.assertIn("has the group many of layers, which is not asked for now", other.stderr)
         done = self.lab(*command, "--resume")
         self.assertNotIn("layers many: round", done.stderr)
         report = self.report()

@@ -73,7 +73,7 @@ pub(super) fn measure(
             "there is no group {unknown} here; docs/lab has those of each experiment, and --quick leaves some out"
         );
     }
-    let before = common.resume.then(|| Before::read(&common.out.join(JSON_FILE), setting)).transpose()?;
+    let before = common.resume.then(|| Before::read(&common.out.join(JSON_FILE), setting, &plans)).transpose()?;
     let kept: Vec<Kept> = plans.iter_mut().map(|(experiment, plan)| take(before.as_ref(), *experiment, plan)).collect();
     let profiler = common.profiler(setting)?;
     let groups = plans.iter().filter_map(|(_, plan)| plan.as_ref().ok()).flat_map(|plan| &plan.groups);

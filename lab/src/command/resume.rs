@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 
 use crate::experiment::model::{GroupResults, Report, SCHEMA};
-use crate::experiment::{Amount, Experiment, Group, Plan, Setting};
+use crate::experiment::{Amount, Experiment, Group, Plan, Planned, Setting};
 use crate::machine::{self, Machine};
 
 /// A run that was told to end before it had measured everything.
@@ -29,8 +29,9 @@ impl Kept {
 
 impl Before {
     /// # Errors
-    /// There is no such report, nothing is left to measure, or what is measured now could not stand beside it.
-    pub(super) fn read(file: &Path, setting: &Setting) -> anyhow::Result<Self> {
+    /// There is no such report, nothing is left to measure, what is measured now could not stand beside it, or
+    /// something of it is not asked for now.
+    pub(super) fn read(file: &Path, setting: &Setting, plans: &[Planned<'_>]) -> anyhow::Result<Self> {
         let place = file.display();
         let text =
             fs::read_to_string(file).with_context(|| format!("--resume: there is no report {place} to go on with"))?;
@@ -39,6 +40,21 @@ impl Before {
         ensure!(report.interrupted, "--resume: {place} is whole: nothing is left to measure");
         if let Some(what) = differs(&report, setting) {
             bail!("--resume: {place} is of {what}: leave out --resume, or choose another --out");
+        }
+        // It would go with the report that is written anew.
+        let is_planned = |of: &str, id: &str| {
+            let plan =
+                plans.iter().find(|(experiment, _)| experiment.name() == of).and_then(|(_, plan)| plan.as_ref().ok());
+            plan.is_some_and(|plan| plan.groups.iter().any(|group| group.id == id))
+        };
+        for results in &report.experiments {
+            if let Some(lost) = results.groups.iter().find(|group| !is_planned(&results.name, &group.id)) {
+                bail!(
+                    "--resume: {place} has the group {} of {}, which is not asked for now: give the same command",
+                    lost.id,
+                    results.name
+                );
+            }
         }
         Ok(Self(report))
     }
