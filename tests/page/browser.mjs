@@ -14,6 +14,7 @@ export const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
 export const pilotlight = process.env.PILOTLIGHT ?? join(root, 'target/debug/pilotlight');
 /** Milliseconds for whatever is waited for: a busy machine takes a while. */
 const LIMIT = 120_000;
+const PICTURE_TRIES = 3;
 /** Kept, to be looked at. */
 export const screenshots = join(root, 'target/page');
 mkdirSync(screenshots, { recursive: true });
@@ -49,6 +50,17 @@ export function launch() {
   // Chromium has no sandbox for root.
   const args = process.getuid() === 0 ? ['--no-sandbox'] : [];
   return chromium.launch({ executablePath: browserProgram(), args, timeout: LIMIT });
+}
+
+/** A picture of a page or of a part of it. A busy Chromium says now and then that it cannot take one. */
+export async function screenshot(of, options) {
+  for (let left = PICTURE_TRIES - 1; ; left -= 1) {
+    try {
+      return await of.screenshot(options);
+    } catch (error) {
+      if (left === 0 || !String(error).includes('Unable to capture screenshot')) throw error;
+    }
+  }
 }
 
 /** Fails for whatever keeps people from reading or using the page (WCAG 2.1 AA, and the rules of `more`). */

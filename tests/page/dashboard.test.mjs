@@ -6,7 +6,7 @@ import { createServer, request } from 'node:http';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 
-import { assertAccessible, launch, open, root, screenshots } from './browser.mjs';
+import { assertAccessible, launch, open, root, screenshot, screenshots } from './browser.mjs';
 import { dashboard, start } from './gateway.mjs';
 import { tooWide } from './looks.mjs';
 import { payloads } from './payloads.mjs';
@@ -101,20 +101,20 @@ for (const colorScheme of ['light', 'dark']) {
   for (const [device, options] of DEVICES) {
     test(`${colorScheme}, ${device}: it can be read and used by everybody, and nothing is wider than the page`, async () => {
       const { page, complaints, requests, ui } = await show({ colorScheme, bypassCSP: true, ...options });
-      const picture = (name) => page.screenshot({ path: join(screenshots, `dashboard-${name}-${colorScheme}-${device}.png`) });
-      await picture('list');
+      const keep = (name) => screenshot(page, { path: join(screenshots, `dashboard-${name}-${colorScheme}-${device}.png`) });
+      await keep('list');
       await assertAccessible(page, 'wcag22aa');
       assert.deepEqual(await page.evaluate(tooWide), { overflow: 0, names: [] });
       await selectService(page, 'fails');
       await until(page, '#detail-output', '<b>the last words</b>');
       await until(page, '#log', '<b>the last words</b>');
-      await picture('service');
+      await keep('service');
       await assertAccessible(page, 'wcag22aa');
       assert.deepEqual(await page.evaluate(tooWide), { overflow: 0, names: [] });
       for (const key of ['?', 'p']) {
         await page.keyboard.press(key);
         await assertAccessible(page, 'wcag22aa');
-        await picture(key === '?' ? 'help' : 'purge');
+        await keep(key === '?' ? 'help' : 'purge');
         await page.keyboard.press('Escape');
       }
       assert.equal(await page.locator('#list b, #detail b').count(), 0);
@@ -269,8 +269,8 @@ test('groups show their budget, who runs and who waits; servers their health and
   await until(page, '#servers', 'ejected for 4 min');
   const rows = await page.locator('#servers tr').evaluateAll((all) => all.map((row) => [row.cells[1].className, row.cells[4].textContent]));
   assert.deepEqual(rows, [['good', '75 %'], ['good', '25 %'], ['bad', '–']]);
-  await page.locator('#detail').screenshot({ path: join(screenshots, 'dashboard-servers.png') });
-  await page.locator('.panels').screenshot({ path: join(screenshots, 'dashboard-groups.png') });
+  await screenshot(page.locator('#detail'), { path: join(screenshots, 'dashboard-servers.png') });
+  await screenshot(page.locator('.panels'), { path: join(screenshots, 'dashboard-groups.png') });
   await assertAccessible(page, 'wcag22aa');
   assert.deepEqual(await page.evaluate(tooWide), { overflow: 0, names: [] });
   writeFileSync(join(own.folder, 'go'), '');
@@ -304,7 +304,7 @@ test('a gateway that is killed is said to be away, and is found again', async ()
   await gateway.kill();
   await until(page, '#banner', 'What is shown is old. Trying again');
   assert.deepEqual(await page.locator('#actions button:enabled').count(), 0);
-  await page.screenshot({ path: join(screenshots, 'dashboard-away.png') });
+  await screenshot(page, { path: join(screenshots, 'dashboard-away.png') });
   await gateway.again();
   await page.locator('#banner').waitFor({ state: 'hidden' });
   assert.equal((await fetch(`${gateway.url}/fails`)).status, 503);
@@ -445,7 +445,7 @@ test('the picture of the guide', async () => {
   // A folder of its own for the eyes; the test's differs each time.
   await page.evaluate(() => { document.getElementById('gateway').textContent = document.getElementById('gateway').textContent.replace(/\/\S*pilotlight\.toml/, '/srv/pilotlight.toml'); });
   const path = join(screenshots, 'dashboard.png');
-  await page.screenshot({ path });
+  await screenshot(page, { path });
   assert.ok(readFileSync(path).length < 150_000, 'it is small enough for the documentation');
   if (process.env.UPDATE_PICTURES) writeFileSync(join(root, 'docs/images/dashboard.png'), readFileSync(path));
 });

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { assertAccessible, launch, open, screenshots } from './browser.mjs';
+import { assertAccessible, launch, open, screenshot, screenshots } from './browser.mjs';
 import { start } from './gateway.mjs';
 import { tooWide } from './looks.mjs';
 
@@ -27,7 +27,7 @@ for (const colorScheme of ['light', 'dark']) {
   for (const [device, options] of [['desk', {}], ['phone', { viewport: PHONE, deviceScaleFactor: 2, isMobile: true }]]) {
     test(`${colorScheme}, ${device}: it can be read, and loads nothing else`, async () => {
       const { page, complaints, requests } = await open(browser, `${gateway.url}/`, { colorScheme, ...options });
-      await page.screenshot({ path: join(screenshots, `demo-${colorScheme}-${device}.png`), fullPage: true });
+      await screenshot(page, { path: join(screenshots, `demo-${colorScheme}-${device}.png`), fullPage: true });
       assert.equal(await page.getByRole('heading', { level: 1 }).textContent(), 'The demo of Pilotlight');
       assert.deepEqual(await page.evaluate(tooWide), { overflow: 0, names: [] });
       await assertAccessible(page);

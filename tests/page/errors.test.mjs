@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { assertAccessible, launch, open, screenshots } from './browser.mjs';
+import { assertAccessible, launch, open, screenshot, screenshots } from './browser.mjs';
 import { freePort, start } from './gateway.mjs';
 import { tooWide } from './looks.mjs';
 
@@ -46,7 +46,7 @@ for (const colorScheme of ['light', 'dark']) {
       test(`${status}, ${colorScheme}, ${device}: it can be read, and nothing is wider than the page`, async () => {
         const extraHTTPHeaders = { 'X-Request-Id': LONG_ID };
         const { page, complaints, requests } = await open(browser, gateway.url + path, { colorScheme, extraHTTPHeaders, ...options });
-        await page.screenshot({ path: join(screenshots, `error-${status}-${colorScheme}-${device}.png`), fullPage: true });
+        await screenshot(page, { path: join(screenshots, `error-${status}-${colorScheme}-${device}.png`), fullPage: true });
         assert.equal(await page.getByRole('heading', { level: 1 }).textContent(), title);
         assert.equal(await page.locator('.code').textContent(), `Error ${status}`);
         assert.equal(await page.locator('.id code').textContent(), LONG_ID);

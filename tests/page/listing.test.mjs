@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { assertAccessible, launch, open, screenshots } from './browser.mjs';
+import { assertAccessible, launch, open, screenshot, screenshots } from './browser.mjs';
 import { start } from './gateway.mjs';
 import { tooWide } from './looks.mjs';
 
@@ -31,7 +31,7 @@ for (const colorScheme of ['light', 'dark']) {
   for (const [device, options] of [['desk', {}], ['phone', { viewport: PHONE, deviceScaleFactor: 2, isMobile: true }]]) {
     test(`${colorScheme}, ${device}: files can be read and opened`, async () => {
       const { page, complaints } = await open(browser, `${gateway.url}/`, { colorScheme, ...options });
-      await page.screenshot({ path: join(screenshots, `listing-${colorScheme}-${device}.png`), fullPage: true });
+      await screenshot(page, { path: join(screenshots, `listing-${colorScheme}-${device}.png`), fullPage: true });
       assert.deepEqual(await page.locator('tbody td:first-child').allTextContents(), ['reports/', MARKUP, LONG, 'notes.txt']);
       assert.equal(await page.locator('img, script').count(), 0);
       assert.deepEqual(await page.evaluate(tooWide), { overflow: 0, names: [] });

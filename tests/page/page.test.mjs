@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
-import { assertAccessible, launch, open, report, screenshots } from './browser.mjs';
+import { assertAccessible, launch, open, report, screenshot, screenshots } from './browser.mjs';
 import { faint, pictures, tooWide } from './looks.mjs';
 
 const PICTURES = 12; // of the fixture
@@ -24,7 +24,7 @@ for (const colorScheme of ['light', 'dark']) {
   for (const [device, options] of [['desk', {}], ['phone', { viewport: PHONE, deviceScaleFactor: 2, isMobile: true }]]) {
     test(`${colorScheme}, ${device}: all is seen, nothing overlaps, nothing is complained about`, async () => {
       const { page, complaints, requests } = await open(browser, shown.page, { colorScheme, ...options });
-      await page.screenshot({ path: join(screenshots, `${colorScheme}-${device}.png`), fullPage: true });
+      await screenshot(page, { path: join(screenshots, `${colorScheme}-${device}.png`), fullPage: true });
       const seen = await page.evaluate(pictures);
       assert.deepEqual(seen, { count: PICTURES, wrong: [] });
       assert.deepEqual(await page.evaluate(faint), []);

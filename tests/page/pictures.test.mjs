@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { launch, open, root, screenshots } from './browser.mjs';
+import { launch, open, root, screenshot, screenshots } from './browser.mjs';
 import { start } from './gateway.mjs';
 
 /** A program with a mistake that Python finds when it starts. */
@@ -45,7 +45,7 @@ async function picture(name, gateway, path, viewport, words) {
     while (walker.nextNode()) walker.currentNode.data = walker.currentNode.data.replaceAll(folder, '/srv/shop');
   }, gateway.folder);
   const file = join(screenshots, name);
-  await page.screenshot({ path: file });
+  await screenshot(page, { path: file });
   assert.ok(readFileSync(file).length < LIMIT, 'it is small enough for the documentation');
   assert.ok(!(await page.locator('body').innerText()).includes(gateway.folder));
   if (process.env.UPDATE_PICTURES) writeFileSync(join(root, 'docs/images', name), readFileSync(file));

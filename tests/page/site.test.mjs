@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
-import { assertAccessible, launch, open, root, screenshots } from './browser.mjs';
+import { assertAccessible, launch, open, root, screenshot, screenshots } from './browser.mjs';
 
 const DEVICES = [['desk', {}], ['phone', { viewport: { width: 360, height: 740 }, deviceScaleFactor: 2, isMobile: true }]];
 /** Pages of every kind: prose, drawings, code of several languages, pictures, tables. */
@@ -47,7 +47,7 @@ for (const colorScheme of ['light', 'dark']) {
     test(`${colorScheme}, ${device}: pages can be read, and are not wider than the screen`, async () => {
       for (const name of [...PAGES, ...LONG]) {
         const { page, assertQuiet } = await show(name, { colorScheme, ...options });
-        await page.screenshot({ path: join(screenshots, `site-${name.replaceAll('/', '-')}-${colorScheme}-${device}.png`) });
+        await screenshot(page, { path: join(screenshots, `site-${name.replaceAll('/', '-')}-${colorScheme}-${device}.png`) });
         const ground = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
         assert.equal(ground, colorScheme === 'dark' ? 'rgb(22, 24, 27)' : 'rgb(255, 255, 255)');
         const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { launch, open, screenshots } from './browser.mjs';
+import { launch, open, screenshot, screenshots } from './browser.mjs';
 import { wordpress } from './wordpress.mjs';
 
 const PASSWORD = 'correct horse battery staple';
@@ -36,7 +36,7 @@ async function visit(path) {
 
 test('it is installed, logged into, written in, read, and left', async (t) => {
   const { page, failed } = await visit('/');
-  const picture = (name) => page.screenshot({ path: join(screenshots, `wordpress-${name}.png`) });
+  const keep = (name) => screenshot(page, { path: join(screenshots, `wordpress-${name}.png`) });
 
   await t.test('the installer writes wp-config.php', async () => {
     assert.equal(new URL(page.url()).pathname, '/wp-admin/setup-config.php');
@@ -57,7 +57,7 @@ test('it is installed, logged into, written in, read, and left', async (t) => {
     await page.getByLabel('Your Email').fill('ada@example.org');
     await page.getByRole('button', { name: 'Install WordPress' }).click();
     await page.getByRole('heading', { name: 'Success!' }).waitFor();
-    await picture('installed');
+    await keep('installed');
   });
 
   await t.test('login', async () => {
@@ -66,7 +66,7 @@ test('it is installed, logged into, written in, read, and left', async (t) => {
     await page.locator('#user_pass').fill(PASSWORD);
     await page.getByRole('button', { name: 'Log In' }).click();
     await page.getByRole('heading', { name: 'Dashboard', exact: true, level: 1 }).waitFor();
-    await picture('dashboard');
+    await keep('dashboard');
   });
 
   await t.test('permalinks without index.php', async () => {
@@ -89,7 +89,7 @@ test('it is installed, logged into, written in, read, and left', async (t) => {
     await page.keyboard.press('Enter');
     await page.locator('input[type=file]').first().setInputFiles(fileURLToPath(PICTURE));
     await page.locator('.wp-block-image img[src*="/wp-content/uploads/"]').waitFor();
-    await picture('editor');
+    await keep('editor');
     await page.getByRole('button', { name: 'Publish', exact: true }).click();
     await page.getByRole('region', { name: 'Editor publish' }).getByRole('button', { name: 'Publish', exact: true }).click();
     const link = page.locator('.post-publish-panel__postpublish-buttons a').first();
@@ -109,7 +109,7 @@ test('it is installed, logged into, written in, read, and left', async (t) => {
     const file = await visitor.page.request.get(await image.getAttribute('src'));
     assert.equal(file.headers()['content-type'], 'image/png');
     assert.ok(file.headers().etag, 'the gateway sends it');
-    await visitor.page.screenshot({ path: join(screenshots, 'wordpress-post.png') });
+    await screenshot(visitor.page, { path: join(screenshots, 'wordpress-post.png') });
     assert.deepEqual(visitor.failed, []);
     assert.equal((await visitor.page.goto(`${blog.url}/no/such/page/`)).status(), 404);
   });
