@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -286,8 +286,6 @@ impl Kept {
             let requests = self.requests(Arc::clone(asked), Some(self.targets()));
             ask(self.lab.load_core(), gateway.address, GATEWAYS, FILL_LIMIT, requests)?;
             if tier.redis.keys()? >= u64::from(self.targets()) {
-                // Memory may have kept the first targets, and has the last ones.
-                asked.store(self.targets() as usize / 2, Ordering::Relaxed);
                 return Ok(());
             }
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use anyhow::{Context as _, ensure};
 
@@ -141,8 +141,6 @@ impl Stack {
         for _ in 0..MAX_FILLS {
             self.load(FILL_CONNECTIONS, FILL_LIMIT, Some(TARGETS))?;
             if redis.keys()? >= u64::from(TARGETS) {
-                // Memory may have kept the first targets, and has the last ones.
-                self.asked.store(TARGETS as usize / 2, Ordering::Relaxed);
                 return Ok(());
             }
         }

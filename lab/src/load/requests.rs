@@ -46,17 +46,40 @@ pub fn get(path: &str) -> Vec<u8> {
 }
 
 /// These again and again, each load from where the last one with `asked` has ended; `left` of them, or without end.
+/// Every time all of them were asked for, another order begins: what somebody keeps of the time before is met now and
+/// then, not all at once.
 pub(crate) fn in_turn(requests: Vec<Vec<u8>>, asked: Arc<AtomicUsize>, mut left: Option<u32>) -> Requests {
+    let mut order = (0, 1);
     Requests::Each(Box::new(move |out| {
         let more = left != Some(0);
         if more {
             let number = asked.load(Ordering::Relaxed);
-            out.extend_from_slice(&requests[number % requests.len()]);
-            asked.store((number + 1) % requests.len(), Ordering::Relaxed);
+            let all = requests.len();
+            if order.0 != number / all {
+                order = (number / all, step(number / all, all));
+            }
+            out.extend_from_slice(&requests[number % all * order.1 % all]);
+            asked.store(number + 1, Ordering::Relaxed);
             left = left.map(|left| left - 1);
         }
         more
     }))
+}
+
+/// How far it is from one to the next when all have had their turn so often: by no divisor, so that each has one.
+fn step(time: usize, all: usize) -> usize {
+    let mut step = (time * STEP + 1) % all;
+    while all > 1 && !is_coprime(step, all) {
+        step = (step + 1) % all;
+    }
+    step
+}
+
+/// Far from what was next to it the time before.
+const STEP: usize = 7919;
+
+fn is_coprime(one: usize, other: usize) -> bool {
+    if other == 0 { one == 1 } else { is_coprime(other, one % other) }
 }
 
 /// Requests as they are taken.
@@ -120,6 +143,8 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -138,5 +163,15 @@ mod tests {
         assert_eq!(source.take(0, 5), (2, b"ab".as_slice()));
         assert!(source.has_ended());
         assert_eq!(Source::new(in_turn(all.to_vec(), asked, None), 1).take(0, 2), (2, b"ca".as_slice()));
+    }
+
+    #[test]
+    fn every_time_has_all_in_another_order() {
+        let all = 20_000;
+        let orders: BTreeSet<Vec<usize>> =
+            (0..5).map(|time| (0..all).map(|number| number * step(time, all) % all).collect()).collect();
+        assert_eq!(orders.len(), 5);
+        assert!(orders.iter().all(|order| order.iter().collect::<BTreeSet<_>>().len() == all));
+        assert_eq!([step(0, 1), step(7, 1), step(3, 2)], [0, 0, 1]);
     }
 }
