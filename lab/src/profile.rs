@@ -30,6 +30,8 @@ const DURATION: Duration = Duration::from_secs(1);
 const PASSES: u32 = 3;
 /// Looks at the stacks in a second: no multiple of anything that a program does regularly.
 const FREQUENCY: &str = "499";
+/// Where threads stop.
+pub(crate) const STOPS: &str = "sched:sched_switch";
 /// Bytes of each stack that are kept: most programs have no frame pointers, so that it is unwound later.
 const STACK: &str = "dwarf,16384";
 /// Until it counts, until it has written what it has, until that is read.
@@ -50,6 +52,10 @@ const COUNTED: [(&str, &str, &str); 4] = [
 pub struct Profiler {
     program: PathBuf,
     version: String,
+    /// What it counts here.
+    events: String,
+    /// Whether it sees where threads stop: not without the kernel's trace points.
+    has_stops: bool,
     /// Where pictures are written.
     pub(crate) folder: PathBuf,
     scratch: PathBuf,
@@ -84,14 +90,17 @@ impl Profiler {
             find_program("perf").with_context(|| format!("--flames needs perf, which is not here: {INSTALL}"))?;
         let version = first_line(program.as_os_str(), &["--version"]);
         let version = version.with_context(|| format!("{} does not start: {INSTALL}", program.display()))?;
-        let tried = Command::new(&program).args(["stat", "--event", "context-switches", "true"]).output();
-        let tried = tried.context("cannot start perf")?;
+        let has = |event: &str| {
+            let tried = Command::new(&program).args(["stat", "--event", event, "true"]).output();
+            tried.is_ok_and(|tried| tried.status.success())
+        };
+        let events: Vec<&str> = COUNTED.iter().map(|(event, ..)| *event).filter(|event| has(event)).collect();
         ensure!(
-            tried.status.success(),
-            "--flames: perf may count nothing here (sysctl kernel.perf_event_paranoid=1, or root, allows it): {}",
-            String::from_utf8_lossy(&tried.stderr).lines().find(|line| !line.trim().is_empty()).unwrap_or_default()
+            !events.is_empty(),
+            "--flames: perf may count nothing here; root may, and others after sysctl kernel.perf_event_paranoid=1"
         );
-        Ok(Self { program, version, folder, scratch: scratch.to_owned() })
+        let (events, has_stops) = (events.join(","), has(STOPS));
+        Ok(Self { program, version, events, has_stops, folder, scratch: scratch.to_owned() })
     }
 
     /// How long looking at all of a group usually takes.
@@ -126,18 +135,19 @@ impl Profiler {
         // Those that are started meanwhile are the lab's children.
         let counted = if whose.pids.is_empty() { vec![own] } else { whose.pids.clone() };
         let everything: Vec<u32> = whose.pids.iter().copied().chain([own]).collect();
-        let events = COUNTED.map(|(event, ..)| event).join(",");
-        let words = ["stat", "--field-separator", ",", "--event", &events];
+        let words = ["stat", "--field-separator", ",", "--event", &self.events];
         let (sample, text) = self.under(&words, &counted, || measure.measure(amount))?;
         let text = fs::read_to_string(text).context("what perf has counted")?;
         let words = ["record", "--freq", FREQUENCY, "--call-graph", STACK];
         let (_, stacks) = self.under(&words, &everything, || measure.measure(amount))?;
         let flame = script::stacks(&self.read(&stacks)?, &format!("{}: on a processor", whose.title));
         self.write(whose, "cpu", &flame)?;
-        let words = ["record", "--event", "sched:sched_switch", "--call-graph", "fp", "--switch-events"];
-        let (_, stops) = self.under(&words, &everything, || measure.measure(amount))?;
-        let flame = script::waits(&self.read(&stops)?, &format!("{}: waiting, what it waited for on top", whose.title));
-        self.write(whose, "waits", &flame)?;
+        if self.has_stops {
+            let words = ["record", "--event", STOPS, "--call-graph", "fp", "--switch-events"];
+            let (_, stops) = self.under(&words, &everything, || measure.measure(amount))?;
+            let title = format!("{}: waiting, what it waited for on top", whose.title);
+            self.write(whose, "waits", &script::waits(&self.read(&stops)?, &title))?;
+        }
         each(&text, sample.requests)
     }
 

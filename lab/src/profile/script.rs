@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use pilotlight_plot::{Flame, Place};
 
-/// Where a thread is switched from.
-const STOP: &str = "sched:sched_switch";
+use super::STOPS;
+
 /// When it goes on.
 const GOES_ON: &str = "PERF_RECORD_SWITCH IN";
 
@@ -24,7 +24,7 @@ pub(super) fn waits(text: &str, title: &str) -> Flame {
     let mut flame = Flame::new(title, "ms");
     let mut stopped: HashMap<&str, Look<'_>> = HashMap::new();
     for look in looks(text) {
-        if look.event.starts_with(STOP) {
+        if look.event.starts_with(STOPS) {
             stopped.insert(look.thread, look);
         } else if look.event.starts_with(GOES_ON)
             && let Some(stop) = stopped.remove(look.thread)
