@@ -60,6 +60,17 @@ class Layers(Folders):
             self.assertTrue(all(comparison["difference"] for comparison in group["comparisons"]))
 
 
+class Front(Folders):
+    @unittest.skipUnless(shutil.which("h2load"), "no h2load is installed")
+    def test_a_quick_run_ends(self):
+        lab("front", "--quick", "--noisy-anyway", "--out", self.folder / "out")
+        [group] = self.report()["groups"]
+        self.assertEqual(group["variants"][0]["id"], "pilotlight")
+        for variant in group["variants"]:
+            self.assertIsNone(variant["failed"])
+            self.assertGreater(variant["requests"], 0)
+
+
 class Flames(Folders):
     """Each variant once more beneath perf: pictures, and what is counted of a request."""
 

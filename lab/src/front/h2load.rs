@@ -10,6 +10,11 @@ use anyhow::{Context as _, bail, ensure};
 use crate::experiment::model::Skipped;
 use crate::processes::{find_program, first_line};
 
+/// h2load 1.52 never ends when its time is over before all its clients have shaken hands.
+const LEAST_TIME: Duration = Duration::from_millis(250);
+/// Twenty of each of 64 clients.
+const FEW: u64 = 1280;
+
 /// How much is asked.
 #[derive(Clone, Copy, Debug)]
 enum Length {
@@ -51,8 +56,9 @@ pub(crate) fn find() -> Result<PathBuf, Skipped> {
 }
 
 impl H2load {
+    /// For so long; where that is too short for it, some requests.
     pub(super) fn timed(duration: Duration) -> Self {
-        Self::new(Length::Time(duration))
+        Self::new(if duration < LEAST_TIME { Length::Requests(FEW) } else { Length::Time(duration) })
     }
 
     pub(crate) fn counted(requests: u64) -> Self {
@@ -152,6 +158,12 @@ mod tests {
             assert!(answers(&DONE.replace(from, to)).is_err(), "{to}");
         }
         assert!(answers("").is_err());
+    }
+
+    #[test]
+    fn what_is_too_short_for_it_is_counted() {
+        let length = |millis| H2load::timed(Duration::from_millis(millis)).arguments().remove(2);
+        assert_eq!([length(10), length(249), length(250)], ["--requests=1280", "--requests=1280", "--duration=250ms"]);
     }
 
     #[test]
