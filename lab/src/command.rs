@@ -296,6 +296,7 @@ fn is_complete(report: &Report) -> bool {
     let failed = |results: &Results| {
         results.failed.is_some()
             || results.groups.iter().any(|group| group.variants.iter().any(|variant| variant.failed.is_some()))
+            || results.tables.iter().any(|table| table.rows.iter().any(|row| row.failed.is_some()))
     };
     judge::Machine::of(&report.noise) == judge::Machine::Quiet && !report.experiments.iter().any(failed)
 }

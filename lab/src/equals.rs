@@ -81,7 +81,7 @@ impl Equals {
         Self { quick_rounds: QUICK_ROUNDS, times }
     }
 
-    /// As it was asked for.
+    /// What was asked for.
     #[must_use]
     pub const fn asked(arguments: &EqualsArguments) -> Self {
         Self::alone(arguments.times)
@@ -155,7 +155,7 @@ impl Experiment for Equals {
         let told = |found: &&Comparison| matches!(found.verdict, Verdict::Less | Verdict::More);
         let wrong = of(EQUAL).filter(told).count();
         let found = of(SLOWER).filter(|found| found.verdict == Verdict::More).count();
-        // Where the machine is too noisy nothing is told apart, which is no merit.
+        // Where the machine is too noisy, nothing is told apart: that proves nothing.
         let is_judged = of(EQUAL).chain(of(SLOWER)).all(|found| found.verdict != Verdict::NotComparable);
         let figure = |name: &str, sign: char, bound: f64, count: usize, met: bool| {
             let count = count as f64;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use pilotlight_plot::Flame;
 
-use crate::experiment::model::{Column, RowResults, Summary, TableResults};
+use crate::experiment::model::{Column, RowResults, TableResults};
 use crate::experiment::{Amount, Group, Measure, Sample};
 use crate::processes::{Program, find_program, first_line, usage};
 
@@ -160,6 +160,9 @@ impl Profiler {
         work: impl FnOnce() -> anyhow::Result<Sample>,
     ) -> anyhow::Result<(Sample, PathBuf)> {
         let out = self.scratch.join("perf.data");
+        if out.exists() {
+            fs::remove_file(&out).context("what perf has written before")?;
+        }
         let alive: Vec<String> = pids.iter().filter(|pid| usage::runs(**pid)).map(u32::to_string).collect();
         let mut command = vec![self.program.clone().into_os_string()];
         command.extend(words.iter().map(Into::into));
@@ -195,13 +198,7 @@ impl Profiler {
 
     /// What was counted of a group's variants.
     pub(crate) fn table(&self, group: &str, title: &str, profiles: Vec<Profile>) -> TableResults {
-        let row = |Profile { id, title, counted }: Profile| {
-            let (values, failed) = counted.map_or_else(|why| (BTreeMap::new(), Some(why)), |values| (values, None));
-            let summary = |value: &f64| Summary { median: *value, low: *value, high: *value };
-            let summary = values.iter().map(|(column, value)| (column.clone(), summary(value))).collect();
-            let rounds = if failed.is_some() { Vec::new() } else { vec![values] };
-            RowResults { id, title, failed, rounds, summary }
-        };
+        let row = |profile: Profile| RowResults::once(profile.id, profile.title, profile.counted);
         let rows: Vec<RowResults> = profiles.into_iter().map(row).collect();
         let has = |id: &str| rows.iter().any(|row| row.summary.contains_key(id));
         let columns = COUNTED.iter().filter(|(_, id, _)| has(id));
@@ -211,7 +208,7 @@ impl Profiler {
             unit: String::new(),
         };
         TableResults {
-            id: format!("{group}-counters"),
+            id: table_of(group),
             title: format!("Of a request: {title}"),
             workload: format!(
                 "each once more beneath {}; of the variant's processes, the load's not among them; flame graphs are in {}",
@@ -223,6 +220,11 @@ impl Profiler {
             rows,
         }
     }
+}
+
+/// The table of a group.
+pub(crate) fn table_of(group: &str) -> String {
+    format!("{group}-counters")
 }
 
 /// How much is measured beneath perf.

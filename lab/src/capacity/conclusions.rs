@@ -1,8 +1,6 @@
 //! What follows from what was measured: errors of the predictions as figures, costs and fleets as tables, and which
 //! resource binds first in sentences.
 
-use std::collections::BTreeMap;
-
 use super::model::{Capacity, Costs, Fleet, Line, Resource, Shared, error_percent, per_second};
 use super::{
     ALL_SIZES, ANSWERS, BUSIEST, CONNECTIONS, EMPTY, GATEWAYS, HANDSHAKE, HELD, HIT, HTTP, LIMITED, MEMORY, PIPE,
@@ -11,7 +9,7 @@ use super::{
 use crate::experiment::Setting;
 use crate::experiment::judge::summary_of;
 use crate::experiment::model::{
-    Column, Figure, GroupResults, Metric, Report, Results, RowResults, Summary, TableResults, VariantResults,
+    Column, Figure, GroupResults, Metric, Report, Results, RowResults, TableResults, VariantResults,
 };
 use crate::gateway::loads::{MEMORY_HIT, REDIS_HIT};
 use crate::report::number;
@@ -249,10 +247,7 @@ fn table(id: &str, title: &str, workload: &str, columns: &[(&str, &str, &str)], 
     };
     let row = |row: RowOf| {
         let values = columns.iter().zip(row.values).filter_map(|((id, ..), value)| Some(((*id).to_owned(), value?)));
-        let values: BTreeMap<String, f64> = values.collect();
-        let summary = |value: &f64| Summary { median: *value, low: *value, high: *value };
-        let summary = values.iter().map(|(id, value)| (id.clone(), summary(value))).collect();
-        RowResults { id: row.id, title: row.title, failed: None, rounds: vec![values], summary }
+        RowResults::once(row.id, row.title, Ok(values.collect()))
     };
     TableResults {
         id: id.into(),

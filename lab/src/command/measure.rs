@@ -136,6 +136,7 @@ fn concluded(
     results.groups.extend(kept.groups);
     results.groups.sort_by_key(|group| kept.order.iter().position(|id| *id == group.id));
     ran.experiment.conclude(&mut results, about);
+    results.tables.extend(kept.tables);
     if let Some(profiler) = profiler {
         let table = |of: Measured| profiler.table(&of.about[0], &of.about[1], of.profiles);
         results.tables.extend(ran.groups.into_iter().map(table));
@@ -189,7 +190,10 @@ pub(super) fn plans<'a>(
                 .retain(|group| common.groups.is_empty() || common.groups.iter().any(|wanted| is_of(group, wanted)));
         }
         if let (Scope::All, Ok(plan)) = (scope, &mut plan) {
-            leave_out(experiment.name(), plan);
+            // What is asked for by its name is not left out.
+            if common.groups.is_empty() {
+                leave_out(experiment.name(), plan);
+            }
             if !setting.quick {
                 shorten(plan);
             }

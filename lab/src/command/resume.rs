@@ -6,9 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::experiment::model::{GroupResults, Report, SCHEMA};
+use crate::experiment::model::{GroupResults, Report, SCHEMA, TableResults};
 use crate::experiment::{Amount, Experiment, Group, Plan, Planned, Setting};
 use crate::machine::{self, Machine};
+use crate::profile::table_of;
 
 /// A run that was told to end before it had measured everything.
 pub(super) struct Before(Report);
@@ -17,6 +18,8 @@ pub(super) struct Before(Report);
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) groups: Vec<GroupResults>,
+    /// What was counted of them beneath perf.
+    pub(super) tables: Vec<TableResults>,
     /// All groups that were planned, in their order.
     pub(super) order: Vec<String>,
 }
@@ -67,9 +70,11 @@ impl Before {
             return Kept { order, ..Kept::default() };
         };
         let measured = |group: &Group| results.groups.iter().find(|before| is_whole(before, group));
-        let groups = plan.groups.iter().filter_map(measured).cloned().collect();
+        let groups: Vec<GroupResults> = plan.groups.iter().filter_map(measured).cloned().collect();
         plan.groups.retain(|group| measured(group).is_none());
-        Kept { groups, order }
+        let is_theirs = |table: &&TableResults| groups.iter().any(|group| table_of(&group.id) == table.id);
+        let tables = results.tables.iter().filter(is_theirs).cloned().collect();
+        Kept { groups, tables, order }
     }
 
     /// The run began with this one.

@@ -83,7 +83,7 @@ fn head(line: &str) -> Option<Look<'_>> {
     Some(Look { name: name.trim(), thread, seconds, event: event.trim(), frames: Vec::new() })
 }
 
-/// `\t  29f911 SHA256_Update (/usr/lib/libcrypto.so.3)`; who has no name is called by where it is.
+/// `\t  29f911 SHA256_Update (/usr/lib/libcrypto.so.3)`; a call without a name has that of its file.
 fn frame(line: &str) -> Option<(&str, Place)> {
     let (_, rest) = line.trim().split_once(' ')?;
     let (name, file) = rest.rsplit_once(" (")?;

@@ -49,3 +49,17 @@ pub struct RowResults {
     /// Of all rounds.
     pub summary: BTreeMap<String, Summary>,
 }
+
+impl RowResults {
+    /// What was measured once, by column; or why it was not.
+    #[must_use]
+    pub fn once(id: String, title: String, found: Result<BTreeMap<String, f64>, String>) -> Self {
+        let (rounds, failed) = match found {
+            Ok(values) => (vec![values], None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        let summary = |value: &f64| Summary { median: *value, low: *value, high: *value };
+        let summary = rounds.iter().flatten().map(|(column, value)| (column.clone(), summary(value))).collect();
+        Self { id, title, failed, rounds, summary }
+    }
+}
