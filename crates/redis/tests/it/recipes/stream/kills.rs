@@ -139,6 +139,13 @@ async fn through_a_failover_nothing_that_the_new_primary_has_is_left() {
     let url = format!("redis+sentinel://{}/{}", sentinels.join(","), bed.name());
     let client = Client::new(Config::from_url(&url).unwrap()).unwrap();
     let mut consumer = Consumer::open(&client, config()).await.unwrap();
+    // Replication is behind the reply: a replica that is promoted before it has the group would be without one.
+    until(|| {
+        let bed = Arc::clone(&bed);
+        let has_group = move || bed.servers()[1].command(&["XINFO", "GROUPS", "s"]).is_ok();
+        async { tokio::task::spawn_blocking(has_group).await.unwrap() }
+    })
+    .await;
     // What is added meanwhile may be lost: until it hears of it, the old primary takes it.
     let mut producer = tokio::spawn({
         let (bed, client) = (Arc::clone(&bed), client.clone());
