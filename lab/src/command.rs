@@ -128,6 +128,14 @@ A busy machine does not matter here; --noisy-anyway compares on one.")]
     /// What a gateway, and many on one Redis Cluster, can do: predicted from what single requests cost, and measured
     #[command(after_help = capacity::HELP)]
     Capacity(Common),
+    /// What a full cache keeps: hit ratios of the memory tier's store and of others, on published traces
+    #[command(after_help = "Examples, in a checkout:
+  lab/peers/cache/build.sh                           builds the stores and fetches the traces
+  pilotlight lab eviction                            all traces, at 1, 5 and 20 % of their objects; ten minutes
+  pilotlight lab eviction --groups web07-5,web12-5
+
+A busy machine does not matter here; --noisy-anyway compares on one.")]
+    Eviction(Common),
     /// What can be told apart on this machine: equal servers, and one that does 5 % more work
     #[command(after_help = equals::HELP)]
     Equals(EqualsArguments),
@@ -211,6 +219,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
     match &arguments.mode {
         Some(Mode::All(common)) => run_experiments(&catalogue::all(), common, Scope::All),
         Some(Mode::Cache(common)) => one("cache", common),
+        Some(Mode::Eviction(common)) => one("eviction", common),
         Some(Mode::Front(common)) => one("front", common),
         Some(Mode::Gateway(arguments)) => {
             run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common, Scope::Alone)

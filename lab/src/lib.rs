@@ -26,6 +26,7 @@ pub mod command;
 pub mod compare;
 pub mod cores;
 pub mod equals;
+pub mod eviction;
 pub mod experiment;
 pub mod factors;
 pub mod figures;

@@ -5,6 +5,7 @@ use crate::cache::Cache;
 use crate::capacity::Capacity;
 use crate::clients::{Clients, Tool, Tunnel};
 use crate::equals::Equals;
+use crate::eviction::Eviction;
 use crate::factors::{Factors, Study};
 use crate::front::Front;
 use crate::gateway::Gateway;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Instructions::default()),
         Box::new(Capacity),
         Box::new(Cache),
+        Box::new(Eviction),
         Box::new(Front),
         Box::new(Transport::among_others()),
         Box::new(Rest::among_others()),

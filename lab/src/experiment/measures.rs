@@ -16,6 +16,7 @@ const MEASURED: &[Measured] = &[
     ("instructions", &[&GATEWAY, &SERVICES], &[]),
     ("capacity", &[&GATEWAY, &SERVICES, &REDIS], &["crates/tls", "crates/cache-redis"]),
     ("cache", &[&GATEWAY, &SERVICES], &["sdk/python"]),
+    ("eviction", &[], &["crates/cache", "lab/peers/cache"]),
     ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),
     ("rest", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "examples/users"]),
@@ -25,7 +26,6 @@ const MEASURED: &[Measured] = &[
     ("equals", &[], &["lab/src/equals.rs", "lab/src/equals", "lab/src/experiment"]),
     ("tool", &[&REDIS], &["crates/redis-tool"]),
     ("tunnel", &[&REDIS], &["crates/redis-tool"]),
-    ("eviction", &[], &["crates/cache"]),
 ];
 
 /// What an experiment measures, as git takes paths; `None` of one that is not known.

@@ -1,42 +1,39 @@
-//! Hit ratios of eviction policies on a recorded sequence of requests.
+//! Hit ratio of an eviction policy on a recorded sequence of requests.
 //!
-//! `evict CAPACITY_BYTES… < REQUESTS`: each line is a key and what its answer weighs in bytes. A request that finds its
-//! key is a hit; any other stores it. Prints one line of JSON for each policy and capacity: the ratio of hits among all
-//! requests.
+//! `evict TRACE PERCENT POLICY`: a request that finds its key is a hit; any other stores it. The capacity is a share of
+//! what all objects of the trace weigh together. Prints one line of JSON: requests, hits, and the capacity in bytes.
 mod policies;
+mod trace;
 
-use std::io::{self, BufRead};
+use std::path::Path;
+use std::process::ExitCode;
 
 use policies::{NAMES, Policy};
+use trace::Request;
 
-struct Request {
-    key: u64,
-    weight: u32,
-}
+/// Two objects of the usual weight fit in any cache.
+const MIN_CAPACITY: u64 = 2 * trace::OBJECT_BYTES as u64;
 
-fn main() {
-    let capacities: Vec<u64> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
-    let requests = read();
-    if capacities.is_empty() || requests.is_empty() {
-        eprintln!("usage: evict CAPACITY_BYTES… < REQUESTS (lines of `KEY WEIGHT_BYTES`)");
-        std::process::exit(2);
-    }
-    for &capacity in &capacities {
-        for name in NAMES {
-            let mut policy = policies::by_name(name, capacity);
-            let hits = play(&requests, capacity, policy.as_mut());
-            let ratio = hits as f64 / requests.len() as f64;
-            println!(r#"{{"policy":"{name}","capacity":{capacity},"ratio":{ratio:.5},"requests":{}}}"#, requests.len());
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [file, percent, policy] = &arguments[..] else { return usage() };
+    let (Ok(percent), true) = (percent.parse::<u64>(), NAMES.contains(&policy.as_str())) else { return usage() };
+    let requests = match trace::read(Path::new(file)) {
+        Ok(requests) => requests,
+        Err(why) => {
+            eprintln!("evict: {file}: {why}");
+            return ExitCode::FAILURE;
         }
-    }
+    };
+    let capacity = (trace::weight(&requests) * percent / 100).max(MIN_CAPACITY);
+    let hits = play(&requests, capacity, policies::by_name(policy, capacity).as_mut());
+    println!(r#"{{"requests":{},"hits":{hits},"capacity":{capacity}}}"#, requests.len());
+    ExitCode::SUCCESS
 }
 
-fn read() -> Vec<Request> {
-    let parse = |line: &str| {
-        let (key, weight) = line.split_once(' ')?;
-        Some(Request { key: key.parse().ok()?, weight: weight.parse().ok()? })
-    };
-    io::stdin().lock().lines().map_while(Result::ok).filter_map(|line| parse(&line)).collect()
+fn usage() -> ExitCode {
+    eprintln!("usage: evict TRACE PERCENT POLICY\npolicies: {}", NAMES.join(", "));
+    ExitCode::from(2)
 }
 
 fn play(requests: &[Request], capacity: u64, policy: &mut dyn Policy) -> usize {

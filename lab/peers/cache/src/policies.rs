@@ -11,13 +11,13 @@ const AVERAGE_BYTES: u64 = 2048;
 /// All of them; the first is what the memory tier is made of.
 pub const NAMES: [&str; 8] = [
     "quick_cache",
-    "quick_cache, 8 shards",
-    "quick_cache, default guess",
-    "moka TinyLFU",
-    "foyer W-TinyLFU",
-    "foyer S3-FIFO",
-    "foyer SIEVE",
-    "LRU",
+    "quick_cache-8-shards",
+    "quick_cache-guess",
+    "moka-tinylfu",
+    "foyer-w-tinylfu",
+    "foyer-s3-fifo",
+    "foyer-sieve",
+    "lru",
 ];
 
 pub trait Policy {
@@ -28,15 +28,15 @@ pub trait Policy {
 pub fn by_name(name: &str, capacity: u64) -> Box<dyn Policy> {
     match name {
         "quick_cache" => quick(capacity, 1, capacity / AVERAGE_BYTES),
-        "quick_cache, 8 shards" => quick(capacity, 8, capacity / AVERAGE_BYTES),
-        "quick_cache, default guess" => quick(capacity, 1, capacity / AVERAGE_BYTES / 4),
-        "moka TinyLFU" => moka(capacity, EvictionPolicy::tiny_lfu()),
-        "foyer W-TinyLFU" => foyer(
+        "quick_cache-8-shards" => quick(capacity, 8, capacity / AVERAGE_BYTES),
+        "quick_cache-guess" => quick(capacity, 1, capacity / AVERAGE_BYTES / 4),
+        "moka-tinylfu" => moka(capacity, EvictionPolicy::tiny_lfu()),
+        "foyer-w-tinylfu" => foyer(
             capacity,
             LfuConfig { window_capacity_ratio: 0.01, protected_capacity_ratio: 0.79, ..Default::default() },
         ),
-        "foyer S3-FIFO" => foyer(capacity, S3FifoConfig::default()),
-        "foyer SIEVE" => foyer(capacity, SieveConfig {}),
+        "foyer-s3-fifo" => foyer(capacity, S3FifoConfig::default()),
+        "foyer-sieve" => foyer(capacity, SieveConfig {}),
         _ => moka(capacity, EvictionPolicy::lru()),
     }
 }

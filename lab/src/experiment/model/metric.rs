@@ -54,6 +54,8 @@ pub enum Metric {
     Instances,
     /// Connections of a server.
     Connections,
+    /// Requests whose answer was kept, of a hundred.
+    HitPercent,
 }
 
 impl Metric {
@@ -94,6 +96,7 @@ impl Metric {
             Self::Processes => "processes",
             Self::Instances => "instances",
             Self::Connections => "connections",
+            Self::HitPercent => "hits",
         }
     }
 
@@ -113,6 +116,7 @@ impl Metric {
             | Self::HandlerMs
             | Self::HandlerMaxMs => "ms",
             Self::Instructions | Self::Processes | Self::Instances | Self::PieceBytes | Self::Connections => "",
+            Self::HitPercent => "%",
             Self::NsPerByte => "ns",
             Self::BytesPerSecond => "bytes/s",
             Self::RssBytes | Self::PssBytes | Self::RssAfterBytes | Self::GrowthBytes => "bytes",
@@ -128,6 +132,6 @@ impl Metric {
     /// Whether more of it is better.
     #[must_use]
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Self::PerSecond | Self::BytesPerSecond)
+        matches!(self, Self::PerSecond | Self::BytesPerSecond | Self::HitPercent)
     }
 }

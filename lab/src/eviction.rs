@@ -1,0 +1,237 @@
+//! `pilotlight lab eviction`: hit ratios of the memory tier's store beside other stores, on published traces.
+//! `docs/lab/eviction.md`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use crate::experiment::model::{Figure, GroupResults, Metric, Report, Results, Role, Skipped};
+use crate::experiment::{
+    Amount, Experiment, Group, Measure, Participant, Plan, Question, Sample, Setting, Variant, judge,
+};
+use crate::processes::Program;
+
+const BUILD: &str = "lab/peers/cache/build.sh";
+/// What playing a trace usually takes.
+const USUAL: Duration = Duration::from_millis(350);
+/// No trace takes a hundredth of it.
+const LIMIT: Duration = Duration::from_secs(100);
+
+/// Whose requests, and what they are.
+const TRACES: [(&str, &str); 8] = [
+    ("web07", "requests for pages of a shop"),
+    ("web12", "requests for pages of a shop, another month"),
+    ("request", "requests to a network of caches, with sizes"),
+    ("scarab-recs", "recommendations of products"),
+    ("orm-busy", "objects of a database"),
+    ("w106", "blocks of a virtual disk"),
+    ("multi3", "blocks of files of four programs"),
+    ("loop", "a loop over blocks"),
+];
+/// Capacities in % of what all objects of a trace weigh.
+const PERCENTS: [u32; 3] = [1, 5, 20];
+/// What a quick run plays: the first trace, with the middle one of these.
+const QUICK: (usize, usize) = (0, 1);
+const OURS: &str = "quick_cache";
+const POLICIES: [(&str, &str, Role); 8] = [
+    (OURS, "quick_cache, as the memory tier has it", Role::Subject),
+    ("quick_cache-8-shards", "quick_cache in 8 shards", Role::Subject),
+    ("quick_cache-guess", "quick_cache that takes objects for four times as large", Role::Subject),
+    ("moka-tinylfu", "moka, TinyLFU", Role::Peer),
+    ("foyer-w-tinylfu", "foyer, W-TinyLFU", Role::Peer),
+    ("foyer-s3-fifo", "foyer, S3-FIFO", Role::Peer),
+    ("foyer-sieve", "foyer, SIEVE", Role::Peer),
+    ("lru", "moka, LRU", Role::Peer),
+];
+/// Against which ours is held: it may be so many points behind the better of them.
+const REFERENCES: [&str; 2] = ["moka-tinylfu", "foyer-w-tinylfu"];
+const MOST_BEHIND: f64 = 2.0;
+
+/// The experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Eviction;
+
+impl Experiment for Eviction {
+    fn name(&self) -> &'static str {
+        "eviction"
+    }
+
+    fn title(&self) -> &'static str {
+        "What a full cache keeps: hit ratios of stores on published traces"
+    }
+
+    fn hypothesis(&self) -> &'static str {
+        "On traces of requests the memory tier's store is within 2 points of the better TinyLFU"
+    }
+
+    fn participants(&self, setting: &Setting) -> Vec<Participant> {
+        let missing = Built::find(setting).err();
+        let of = |(id, title, _): (&str, &str, Role)| Participant {
+            name: id.into(),
+            what: title.into(),
+            missing: missing.clone(),
+        };
+        POLICIES.map(of).into()
+    }
+
+    fn plan(&self, setting: &Setting) -> anyhow::Result<Plan> {
+        let built = match Built::find(setting) {
+            Ok(built) => built,
+            Err(missing) => return Ok(Plan { skipped: vec![missing], ..Plan::default() }),
+        };
+        let (traces, percents) = match setting.quick {
+            true => (&TRACES[QUICK.0..=QUICK.0], &PERCENTS[QUICK.1..=QUICK.1]),
+            false => (&TRACES[..], &PERCENTS[..]),
+        };
+        let sizes = |trace| percents.iter().map(move |percent| (trace, *percent));
+        let groups = traces.iter().flat_map(sizes).map(|(trace, percent)| group(*trace, percent, &built, setting));
+        Ok(Plan { groups: groups.collect(), ..Plan::default() })
+    }
+
+    fn conclude(&self, results: &mut Results, _: &Report) {
+        let figures: Vec<Figure> = results.groups.iter().filter_map(figure).collect();
+        results.figures.extend(figures);
+    }
+}
+
+/// What `lab/peers/cache/build.sh` has made.
+#[derive(Clone, Debug)]
+struct Built {
+    program: PathBuf,
+    traces: PathBuf,
+}
+
+impl Built {
+    fn find(setting: &Setting) -> Result<Self, Skipped> {
+        let skipped = |why: String, install: &str| Skipped::new("stores on traces", &why, install);
+        let Some(peers) = &setting.peers else {
+            return Err(skipped("this is no checkout".into(), "run it in a checkout of Pilotlight"));
+        };
+        let target = peers.join("cache/target");
+        let built = Self { program: target.join("release/evict"), traces: target.join("traces") };
+        let files = TRACES.iter().map(|(name, _)| built.traces.join(name)).chain([built.program.clone()]);
+        match { files }.find(|file| !file.exists()) {
+            Some(file) => Err(skipped(format!("there is no {}", file.display()), BUILD)),
+            None => Ok(built),
+        }
+    }
+}
+
+fn group((trace, what): (&str, &str), percent: u32, built: &Built, setting: &Setting) -> Group {
+    let variant = |(id, title, role): (&'static str, &str, Role)| Variant {
+        id: id.into(),
+        title: title.into(),
+        role,
+        software: Vec::new(),
+        measure: Box::new(Played {
+            program: built.program.clone(),
+            trace: built.traces.join(trace),
+            percent,
+            policy: id,
+            dir: setting.scratch.join(format!("eviction-{trace}-{percent}-{id}")),
+        }),
+    };
+    let beside = |(id, title, role): (&str, &str, Role)| {
+        let text = format!("points that quick_cache is behind {title}");
+        (role == Role::Peer)
+            .then(|| Question { difference: true, ..Question::ratio(text, Metric::HitPercent, id, OURS) })
+    };
+    Group {
+        id: format!("{trace}-{percent}"),
+        title: format!("{trace}: {what}, {percent} % of all objects"),
+        workload: "each request is a hit, or stores its object; capacity by weight".into(),
+        metrics: vec![Metric::HitPercent],
+        variants: POLICIES.map(variant).into(),
+        control: OURS.into(),
+        questions: POLICIES.into_iter().filter_map(beside).collect(),
+        amount: Amount {
+            rounds: judge::MIN_ROUNDS as u32,
+            duration: Duration::ZERO,
+            warm_up: Duration::ZERO,
+            seed: setting.seed,
+        },
+    }
+}
+
+/// How far ours is behind the better of the two.
+fn figure(group: &GroupResults) -> Option<Figure> {
+    let asked = group.comparisons.iter().filter(|asked| REFERENCES.contains(&asked.one.as_str()));
+    let most = asked.filter_map(|asked| asked.value).max_by(|one, other| one.median.total_cmp(&other.median))?;
+    let name = format!("{}: hits behind the better TinyLFU", group.id);
+    Some(Figure::at_most(group, Metric::HitPercent, name, (MOST_BEHIND, " points"), Some(most)))
+}
+
+/// A trace that is played to a store.
+struct Played {
+    program: PathBuf,
+    trace: PathBuf,
+    percent: u32,
+    policy: &'static str,
+    dir: PathBuf,
+}
+
+/// What the program says.
+#[derive(Debug, Deserialize)]
+struct Said {
+    requests: u64,
+    hits: u64,
+}
+
+impl Measure for Played {
+    fn measure(&mut self, _: Amount) -> anyhow::Result<Sample> {
+        fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
+        let percent = self.percent.to_string();
+        let program = Program {
+            name: "evict".into(),
+            command: vec![self.program.clone().into(), self.trace.clone().into(), percent.into(), self.policy.into()],
+            dir: self.dir.clone(),
+            output: self.dir.join("evict.output"),
+        };
+        let mut held = program.start()?;
+        held.ended_within(LIMIT)?;
+        let said: Said = serde_json::from_str(&held.output()).context("evict does not say its hits")?;
+        let percent = said.hits as f64 * 100.0 / said.requests as f64;
+        Ok(Sample { values: vec![(Metric::HitPercent, percent)], requests: said.requests, ..Sample::default() })
+    }
+
+    fn beside(&self, _: Amount) -> Duration {
+        USUAL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(peers: PathBuf, quick: bool) -> Setting {
+        Setting { quick, scratch: PathBuf::new(), peers: Some(peers), seed: 1 }
+    }
+
+    #[test]
+    fn what_is_not_built_or_fetched_is_named() {
+        let peers = tempfile::tempdir().expect("a folder");
+        let skipped = Built::find(&setting(peers.path().into(), false)).expect_err("nothing is there");
+        assert!(skipped.why.ends_with("cache/target/traces/web07"), "{}", skipped.why);
+        assert_eq!(skipped.install, BUILD);
+    }
+
+    #[test]
+    fn every_store_plays_every_trace_and_the_peers_are_held_against_ours() {
+        let peers = tempfile::tempdir().expect("a folder");
+        let target = peers.path().join("cache/target");
+        for (folder, file) in TRACES.iter().map(|(name, _)| ("traces", *name)).chain([("release", "evict")]) {
+            fs::create_dir_all(target.join(folder))
+                .and_then(|()| fs::write(target.join(folder).join(file), ""))
+                .unwrap();
+        }
+        let groups = |quick| Eviction.plan(&setting(peers.path().into(), quick)).expect("a plan").groups;
+        let all = groups(false);
+        assert_eq!(all.len(), TRACES.len() * PERCENTS.len());
+        assert!(all.iter().all(|group| group.variants.len() == POLICIES.len() && group.questions.len() == 5));
+        let quick: Vec<_> = groups(true).into_iter().map(|group| group.id).collect();
+        assert_eq!(quick, ["web07-5"]);
+    }
+}
