@@ -12,12 +12,14 @@ folder=simulator/src/main/resources/com/github/benmanes/caffeine/cache/simulator
 clone=$(mktemp -d)
 trap 'rm -rf "$clone"' EXIT
 git clone --quiet --depth 1 --no-checkout --filter=blob:none "$from" "$clone"
-mkdir -p target/traces
+mkdir "$clone/traces"
 for trace in cache2k/{web07,web12,orm-busy}.trace.xz adapt_size/request.trace.xz scarab/scarab-recs.trace.xz \
     cloud_physics/w106.trace.xz lirs/{multi3,loop}.trace.gz; do
     name=$(basename "${trace%.trace.*}")
     unpack=xz
     [[ $trace == *.gz ]] && unpack=gzip
-    git -C "$clone" show "HEAD:$folder/$trace" | $unpack -dc > "target/traces/$name.new"
-    mv "target/traces/$name.new" "target/traces/$name"
+    git -C "$clone" show "HEAD:$folder/$trace" | $unpack -dc > "$clone/traces/$name"
 done
+# Whoever finds the folder finds all of them.
+rm -rf target/traces
+mv "$clone/traces" target/traces
