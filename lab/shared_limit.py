@@ -28,13 +28,18 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from procfs import CpuTime
 from programs import Failed, Program, accepts, dial, free_port, get
 
-GATEWAY_BIN = Path(os.environ.get("LAB_GATEWAY", Path(__file__).resolve().parents[1] / "target/release/pilotlight")).resolve()
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests" / "e2e"))
+
+from redis_servers import Server  # noqa: E402
+
+GATEWAY_BIN = Path(os.environ.get("LAB_GATEWAY", ROOT / "target/release/pilotlight")).resolve()
 
 HEAD_END = b"\r\n\r\n"
 STATUS = re.compile(rb"HTTP/1\.1 (\d+)")
@@ -57,18 +62,6 @@ def parse_arguments():
     parser.add_argument("--requests", type=int, default=1000, help="of each route in a round of --cost")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
-
-
-def redis_server(stack, folder):
-    program = os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or shutil.which("valkey-server")
-    if not program:
-        raise Failed("no redis-server and no valkey-server; install: apt-get install redis-server")
-    port, where = free_port(), folder / "redis"
-    where.mkdir()
-    command = [program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", where]
-    server = stack.enter_context(Program(command, where / "log", core=None))
-    server.wait_until(lambda: accepts(port))
-    return port
 
 
 class Admissions:
@@ -228,7 +221,7 @@ def most_in_a_second(times):
 def measure(options, folder):
     limit = f'{{ rate = "{options.rate}/s", burst = {options.burst}, shared = true }}'
     with ExitStack() as stack:
-        redis = redis_server(stack, folder)
+        redis = stack.enter_context(closing(Server())).port
         gateways = [
             stack.enter_context(Gateway(folder / f"gateway-{at}", redis, {"/": limit}, options.budget))
             for at in range(options.gateways)
@@ -274,7 +267,7 @@ def cost(options, folder):
     limits = {"/none": None, "/local": free + " }", "/shared": free + ", shared = true }"}
     found = {name: {"us": [], "cpu_us": []} for name in ROUTES}
     with ExitStack() as stack:
-        redis = redis_server(stack, folder)
+        redis = stack.enter_context(closing(Server())).port
         gateway = stack.enter_context(Gateway(folder / "gateway", redis, limits, options.budget))
         connections = {name: Connection(gateway.port, path) for name, path in ROUTES.items()}
         for _ in range(options.rounds):

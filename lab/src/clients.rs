@@ -12,7 +12,7 @@ mod variant;
 mod workload;
 
 use std::cell::{RefCell, RefMut};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -185,10 +185,10 @@ fn missing(variant: &Variant, built: Option<&Built>) -> Option<Skipped> {
 type Shared = Rc<RefCell<Option<Servers>>>;
 
 /// The servers that variants share, started by the first of them that is measured.
-fn running<'a>(shared: &'a Shared, scratch: &Path) -> anyhow::Result<RefMut<'a, Servers>> {
+fn running(shared: &Shared) -> anyhow::Result<RefMut<'_, Servers>> {
     let mut servers = shared.borrow_mut();
     if servers.is_none() {
-        *servers = Some(Servers::start(&scratch.join("clients"))?);
+        *servers = Some(Servers::start()?);
     }
     RefMut::filter_map(servers, Option::as_mut).map_err(|_| anyhow!("the servers did not start"))
 }
@@ -265,7 +265,7 @@ struct Measured {
 
 impl Measure for Measured {
     fn measure(&mut self, amount: Amount) -> anyhow::Result<Sample> {
-        let servers = &mut *running(&self.servers, &self.scratch)?;
+        let servers = &mut *running(&self.servers)?;
         if self.workload.is_published() {
             servers.fill_published()?;
         }

@@ -1,7 +1,6 @@
 //! `pilotlight lab eviction`: hit ratios of the memory tier's store beside other stores, on published traces.
 //! `docs/lab/eviction.md`.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -181,7 +180,6 @@ struct Said {
 
 impl Measure for Played {
     fn measure(&mut self, _: Amount) -> anyhow::Result<Sample> {
-        fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
         let percent = self.percent.to_string();
         let program = Program {
             name: "evict".into(),
@@ -222,7 +220,7 @@ mod tests {
         let peers = tempfile::tempdir().expect("a folder");
         let target = peers.path().join("cache/target");
         for folder in ["traces", "release/evict"] {
-            fs::create_dir_all(target.join(folder)).expect("a folder");
+            std::fs::create_dir_all(target.join(folder)).expect("a folder");
         }
         let groups = |quick| Eviction.plan(&setting(peers.path().into(), quick)).expect("a plan").groups;
         let all = groups(false);

@@ -6,7 +6,7 @@ mod reaper;
 pub mod usage;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
@@ -53,7 +53,7 @@ pub struct Program {
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Where it runs.
+    /// Where it runs. It is made if need be.
     pub dir: PathBuf,
     /// The file for what it prints.
     pub output: PathBuf,
@@ -65,6 +65,7 @@ impl Program {
     /// # Errors
     /// The system refuses.
     pub fn start(&self) -> anyhow::Result<Held> {
+        fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
         let output = File::create(&self.output).with_context(|| format!("cannot write {}", self.output.display()))?;
         let mut command = Command::new(own_program()?);
         command.arg(HOLD).arg(std::process::id().to_string()).args(&self.command);

@@ -4,7 +4,6 @@
 pub(crate) mod case;
 mod figures;
 mod measure;
-pub(crate) mod ports;
 mod published;
 pub(crate) mod redis;
 mod right;

@@ -7,20 +7,16 @@
 
 import argparse
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import textwrap
-import time
+from contextlib import closing
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PAGES = ("redis-rs.md", "fred.md")
 BLOCK = re.compile(r"(?:<!-- (?:theirs|not run): (?P<source>\S+) -->\n)?```rust\n(?P<code>.*?)^```$", re.S | re.M)
-LIMIT_S = 10
 LIMIT_OF_RUN_S = 60
 
 
@@ -47,32 +43,11 @@ def wrong():
 def run():
     """The other side, on a server that ends with this."""
     subprocess.run(["cargo", "build", "--quiet", "--locked"], cwd=HERE, check=True)
-    program = shutil.which("valkey-server") or shutil.which("redis-server") or sys.exit("no redis-server here")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        words = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
-        server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-        try:
-            wait_for(port)
-            program = HERE / "target" / "debug" / "migration"
-            subprocess.run([program, f"redis://127.0.0.1:{port}"], check=True, timeout=LIMIT_OF_RUN_S)
-        finally:
-            server.kill()
-            server.wait()
+    sys.path.append(str(ROOT / "tests" / "e2e"))
+    from redis_servers import Server
 
-
-def wait_for(port):
-    end = time.monotonic() + LIMIT_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), LIMIT_S).close()
-            return
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.01)
+    with closing(Server()) as server:
+        subprocess.run([HERE / "target" / "debug" / "migration", server.url], check=True, timeout=LIMIT_OF_RUN_S)
 
 
 def main():

@@ -1,10 +1,8 @@
 //! The cluster: five primaries that the lab starts, with every key of every workload.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -68,10 +66,9 @@ impl Counters {
 }
 
 impl Servers {
-    pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    pub(super) fn start() -> anyhow::Result<Self> {
         let servers =
-            Self { redis: Redis::start(Topology::Cluster, dir)?, has_benchmark_keys: false, has_published_keys: false };
+            Self { redis: Redis::start(Topology::Cluster)?, has_benchmark_keys: false, has_published_keys: false };
         servers.fill().context("filling the cluster")?;
         Ok(servers)
     }

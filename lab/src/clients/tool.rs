@@ -292,7 +292,7 @@ struct Loading {
 
 impl Measure for Loading {
     fn measure(&mut self, amount: Amount) -> anyhow::Result<Sample> {
-        let servers = running(&self.servers, &self.scratch)?;
+        let servers = running(&self.servers)?;
         match (self.work, self.who) {
             (Work::Fill, OURS) => self.fill(&servers, amount),
             (Work::Fill, _) => {

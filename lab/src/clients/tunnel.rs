@@ -3,8 +3,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -245,11 +244,11 @@ struct Servers {
 type Shared = Rc<RefCell<Option<Servers>>>;
 
 impl Servers {
-    fn start(setup: Setup, dir: &Path) -> anyhow::Result<Self> {
-        let single = || Redis::start(Topology::Standalone, dir);
+    fn start(setup: Setup) -> anyhow::Result<Self> {
+        let single = || Redis::start(Topology::Standalone);
         Ok(match setup {
             Setup::One => Self { behind: single()?, single: None },
-            Setup::Three => Self { behind: Redis::start_cluster(setup.servers(), dir)?, single: Some(single()?) },
+            Setup::Three => Self { behind: Redis::start_cluster(setup.servers(), &[])?, single: Some(single()?) },
         })
     }
 
@@ -276,7 +275,6 @@ struct Through {
 
 impl Measure for Through {
     fn measure(&mut self, _: Amount) -> anyhow::Result<Sample> {
-        fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
         self.fill()?;
         let shared = Rc::clone(&self.servers);
         let servers = shared.borrow();
@@ -339,10 +337,10 @@ impl Through {
         if self.servers.borrow().is_some() {
             return Ok(());
         }
-        let servers = Servers::start(self.setup, &self.dir)?;
+        let servers = Servers::start(self.setup)?;
         let all = [Some(&servers.behind), servers.single.as_ref()];
         for redis in all.into_iter().flatten() {
-            let cluster: &[&str] = if redis.topology == Topology::Cluster { &["--cluster"] } else { &[] };
+            let cluster: &[&str] = if redis.topology() == Topology::Cluster { &["--cluster"] } else { &[] };
             let words = [&["-t", "set", "-P", "64", "-d", "64", "-r", "100000"], cluster].concat();
             let (port, count) = (redis.port(), REQUESTS);
             Run { port, count, limit: limit(count), dir: &self.dir, words: &words }.counted().context("its keys")?;

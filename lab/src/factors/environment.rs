@@ -1,7 +1,6 @@
 //! What all variants use: a Redis with and without TLS, and the database that examples/users fills.
 
 use std::cell::{Cell, OnceCell};
-use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -68,14 +67,14 @@ impl Environment {
     }
 
     fn start(&self) -> anyhow::Result<Started> {
-        let (tls, options) = match &self.certificates {
+        let (tls, lines) = match &self.certificates {
             Some(program) => {
-                let (tls, options) = tls(program, &self.dir.join("tls"))?;
-                (Some(tls), options)
+                let (tls, lines) = tls(program, &self.dir.join("tls"))?;
+                (Some(tls), lines)
             }
             None => (None, Vec::new()),
         };
-        let redis = Redis::start_with(self.topology, &self.dir, &options)?;
+        let redis = Redis::start_with(self.topology, &lines)?;
         let db = seed(&self.programs, &self.dir.join("seed"))?;
         Ok(Started { redis, db, tls })
     }
@@ -98,22 +97,21 @@ impl Started {
     }
 }
 
-/// Certificates of this run, and the options with which Redis takes TLS on a port of its own.
-fn tls(certificates: &Path, dir: &Path) -> anyhow::Result<(Tls, Vec<OsString>)> {
+/// Certificates of this run, and the lines with which Redis takes TLS on a port of its own.
+fn tls(certificates: &Path, dir: &Path) -> anyhow::Result<(Tls, Vec<String>)> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let program = certificates.display();
     let done = Command::new(certificates).arg(dir).output().with_context(|| format!("cannot run {program}"))?;
     ensure!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr).trim());
     // Another program may take the port in between; then the start fails, and says so.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?.local_addr()?.port();
-    let file = |name: &str| dir.join(name).into_os_string();
-    let options = [
-        ("--tls-port", port.to_string().into()),
-        ("--tls-cert-file", file("cert.pem")),
-        ("--tls-key-file", file("key.pem")),
-        ("--tls-ca-cert-file", file("ca.pem")),
-        ("--tls-auth-clients", "no".into()),
+    let file = |setting: &str, name: &str| format!("{setting} \"{}\"", dir.join(name).display());
+    let lines = vec![
+        format!("tls-port {port}"),
+        file("tls-cert-file", "cert.pem"),
+        file("tls-key-file", "key.pem"),
+        file("tls-ca-cert-file", "ca.pem"),
+        "tls-auth-clients no".to_owned(),
     ];
-    let options = options.into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
-    Ok((Tls { port, authority: dir.join("ca.pem") }, options))
+    Ok((Tls { port, authority: dir.join("ca.pem") }, lines))
 }

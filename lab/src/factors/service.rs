@@ -100,7 +100,7 @@ impl Service {
             Told::Environment(words) => {
                 let mut file = OsString::from("SQLITE_DB=");
                 file.push(db);
-                let cluster = u8::from(started.redis.topology == Topology::Cluster);
+                let cluster = u8::from(started.redis.topology() == Topology::Cluster);
                 let port = started.redis.port();
                 let redis = [format!("REDIS_PORT={port}"), format!("REDIS_CLUSTER={cluster}"), "PORT=0".into()];
                 let words = words.iter().cloned().chain(redis).map(OsString::from);

@@ -95,8 +95,7 @@ impl HotPath {
             Self::UsersGet => Users::Get.each(callgrind, programs, scratch),
             Self::UsersPost => Users::Post.each(callgrind, programs, scratch),
             Self::RespGet | Self::FrameCodec | Self::ClientGet | Self::Planted => {
-                let redis =
-                    (self == Self::ClientGet).then(|| Redis::start(Topology::Standalone, scratch)).transpose()?;
+                let redis = (self == Self::ClientGet).then(|| Redis::start(Topology::Standalone)).transpose()?;
                 let turns = |times| self.turns(times, redis.as_ref(), callgrind, programs, scratch);
                 let (few, many) = (turns(FEW)?, turns(MANY)?);
                 ensure!(many > few, "{MANY} turns took no more instructions than {FEW}");

@@ -34,7 +34,7 @@ impl Users {
         let variants = rest::variant::Programs { users: programs.users.clone(), peers: PathBuf::new() };
         let seed = rest::variant::seed(&variants, dir)?;
         let count = |requests: u32| -> anyhow::Result<u64> {
-            let redis = Redis::start(Topology::Standalone, dir)?;
+            let redis = Redis::start(Topology::Standalone)?;
             // A database is written anew, as the one before has users already.
             let db = dir.join("users.db");
             fs::copy(&seed, &db).with_context(|| format!("cannot write {}", db.display()))?;

@@ -259,8 +259,7 @@ impl Kept {
     }
 
     fn started(&self) -> anyhow::Result<Tier> {
-        let dir = super::running::new_folder(&self.lab.scratch)?.keep();
-        let redis = cores::on(self.lab.load_core(), || Redis::start(Topology::Cluster, &dir))??;
+        let redis = cores::on(self.lab.load_core(), || Redis::start(Topology::Cluster))??;
         let memory = if self.from == Store::Redis { SMALL_MEMORY } else { "64MiB" };
         let text = format!(
             "{}[admin]\nsocket = \"{ADMIN}\"\n\n[cache.redis]\nurl = \"{}\"\nbudget = \"1s\"\nqueue = 100000\nqueue_memory = \"512MiB\"\n\n{}{}",

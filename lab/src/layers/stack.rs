@@ -17,9 +17,9 @@ use crate::front::h2load::H2load;
 use crate::front::server::write_shared;
 use crate::load::{self, Load, Outcome, Pace, Requests, get, in_turn};
 use crate::processes::{Held, OwnPrograms, Program, usage};
-use crate::rest::ports::free_address;
 use crate::rest::redis::{Redis, Topology};
 use crate::service::{REDIS_KEY, SERVICE, answer_body};
+use crate::transport::target::free_address;
 
 /// More targets than the small memory holds by far, so that it has none of them when their turn comes again.
 const TARGETS: u32 = 20_000;
@@ -69,7 +69,7 @@ impl Stack {
     }
 
     fn start_here(layer: Layer, place: &Place) -> anyhow::Result<Self> {
-        let redis = layer.has_redis().then(|| Redis::start(Topology::Standalone, &place.dir)).transpose()?;
+        let redis = layer.has_redis().then(|| Redis::start(Topology::Standalone)).transpose()?;
         if layer == Layer::HitRedis && place.callgrind.is_some() {
             // Who fills Redis need not be counted, which takes fifty times as long.
             let filler = Self::start_with(layer, &Place { callgrind: None, ..place.clone() }, redis)?;

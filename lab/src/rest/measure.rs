@@ -49,7 +49,7 @@ impl Stage {
     fn made(&self) -> anyhow::Result<&(Redis, PathBuf)> {
         if self.made.get().is_none() {
             let seeded = seed(&self.programs, &self.dir.join("seed"))?;
-            let redis = Redis::start(self.topology, &self.dir)?;
+            let redis = Redis::start(self.topology)?;
             // It was empty, and nobody else is here.
             let _ = self.made.set((redis, seeded));
         }

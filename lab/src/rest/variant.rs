@@ -11,10 +11,10 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 
 use super::case::{Case, SLOW_FSYNC};
-use super::ports::free_address;
 use super::redis::{Redis, Topology};
 use crate::experiment::model::Skipped;
 use crate::processes::{Held, Program, find_program, gateway_program, usage};
+use crate::transport::target::free_address;
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// Users of the gateway's cache are kept for so long, as in Redis.
@@ -251,7 +251,7 @@ impl Running {
             }
             _ => {
                 let address = free_address()?;
-                let cluster = if redis.topology == Topology::Cluster { "1" } else { "0" };
+                let cluster = if redis.topology() == Topology::Cluster { "1" } else { "0" };
                 environment.push(("PORT".into(), address.port().to_string().into()));
                 environment.push(("SQLITE_DB".into(), db.into()));
                 environment.push(("REDIS_PORT".into(), redis.port().to_string().into()));

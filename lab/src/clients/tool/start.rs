@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,12 +37,11 @@ pub(super) struct Starting {
 
 impl Measure for Starting {
     fn measure(&mut self, _: Amount) -> anyhow::Result<Sample> {
-        let socket = self.dir.join("socket");
-        if self.server.borrow().is_none() {
-            fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
-            let options = ["--unixsocket".into(), socket.clone().into_os_string()];
-            *self.server.borrow_mut() = Some(Redis::start_with(Topology::Standalone, &self.dir, &options)?);
+        let mut server = self.server.borrow_mut();
+        if server.is_none() {
+            *server = Some(Redis::start(Topology::Standalone)?);
         }
+        let socket = server.as_ref().map(Redis::socket).context("the server did not start")?;
         let command: Vec<OsString> = if self.who == OURS {
             vec![gateway_program()?.into(), "redis".into(), "cli".into(), "--socket".into(), socket.into()]
         } else {
