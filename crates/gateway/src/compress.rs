@@ -73,8 +73,12 @@ pub(crate) fn normalise_head(route: &RouteSpec, head: &mut Head) {
 }
 
 /// What a service has answered, in the coding that was chosen, if it gains.
-pub(crate) fn apply(encoding: &Encoding, route: &RouteSpec, head: &Head, answer: ServiceResponse) -> ServiceResponse {
-    let Some(options) = &route.compress else { return answer };
+pub(crate) fn apply(
+    encoding: &Encoding,
+    options: &CompressOptions,
+    head: &Head,
+    answer: ServiceResponse,
+) -> ServiceResponse {
     let ServiceResponse { status, mut fields, body, upgraded } = answer;
     let coding = head.field(&ACCEPT_ENCODING).and_then(Coding::of_name);
     let is_head = head.method == Method::HEAD;
@@ -225,12 +229,10 @@ mod tests {
 
     fn answered(head: &Head, status: u16, pairs: &[(&'static str, &'static str)], text: &str) -> ServiceResponse {
         let options = CompressOptions { min_size: 10, ..CompressOptions::default() };
-        let to = crate::options::RouteTo::Service(0);
-        let route = RouteSpec { compress: Some(options.into()), ..RouteSpec::new("/", to) };
         let status = StatusCode::from_u16(status).unwrap();
         let body = ResponseBody::full(bytes::Bytes::copy_from_slice(text.as_bytes()));
         let answer = ServiceResponse { status, fields: fields(pairs).into(), body, upgraded: None };
-        apply(&Encoding::default(), &route, head, answer)
+        apply(&Encoding::default(), &options, head, answer)
     }
 
     #[track_caller]

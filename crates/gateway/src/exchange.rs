@@ -209,9 +209,9 @@ fn find(
     local::check_scope(head)?;
     let table = worker.common.table.load();
     let path = head.path();
-    let asked =
-        HeadFacts { method: &head.method, fields: &*head, query: head.query(), port: client.peer().listener_port() };
-    let route = table.find_for(head.authority(), path, &asked);
+    let facts =
+        || HeadFacts { method: &head.method, fields: &*head, query: head.query(), port: client.peer().listener_port() };
+    let route = table.find_for(head.authority(), path, facts);
     if let Some(choice) = Choice::of(&table, head.authority(), path, route)
         && (entry.has_body || choice.plain.is_none())
     {

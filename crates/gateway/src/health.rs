@@ -55,7 +55,7 @@ struct Asked<'a> {
     /// The folder of the settings, and that of its release.
     moved: Option<(PathBuf, PathBuf)>,
     /// The server of somebody else's.
-    server: Option<Server<'a>>,
+    server: Option<&'a Server<'a>>,
 }
 
 /// The scripts of the release that is tried, while the settings lead to the one before.

@@ -17,7 +17,12 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// `None`: no body changes anything of the route that the head leads to, `plain`.
+    #[inline]
     pub(crate) fn of(table: &Table, authority: &str, path: &str, plain: Option<&Arc<Route>>) -> Option<Box<Self>> {
+        if table.has_json() { Self::among(table, authority, path, plain) } else { None }
+    }
+
+    fn among(table: &Table, authority: &str, path: &str, plain: Option<&Arc<Route>>) -> Option<Box<Self>> {
         let candidates = table.json_candidates(authority, path, plain);
         (!candidates.is_empty()).then(|| Box::new(Self { candidates, plain: plain.cloned() }))
     }

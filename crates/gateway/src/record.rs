@@ -106,6 +106,7 @@ impl Record {
         })
     }
 
+    #[inline(always)]
     fn make(worker: &Rc<Worker>, series: Option<&Arc<Series>>, counts: bool, timeline: Timeline) -> Rc<Self> {
         Rc::new(Self {
             worker: Rc::clone(worker),

@@ -312,9 +312,28 @@ impl Table {
         self.conditional.is_some()
     }
 
-    /// The route for `authority` and `path`, as [`find`](Self::find) has it, and what else the head says.
-    pub(crate) fn find_for(&self, authority: &str, path: &str, asked: &HeadFacts<'_>) -> Option<&Arc<Route>> {
-        let Some(conditional) = &self.conditional else { return self.find(authority, path) };
+    /// The route for `authority` and `path`, as [`find`](Self::find) has it, and what else the head says; that is
+    /// looked at only if a route asks for it.
+    #[inline]
+    pub(crate) fn find_for<'a>(
+        &self,
+        authority: &str,
+        path: &str,
+        asked: impl FnOnce() -> HeadFacts<'a>,
+    ) -> Option<&Arc<Route>> {
+        match &self.conditional {
+            Some(conditional) => self.find_conditional(conditional, authority, path, &asked()),
+            None => self.find(authority, path),
+        }
+    }
+
+    fn find_conditional(
+        &self,
+        conditional: &Conditional,
+        authority: &str,
+        path: &str,
+        asked: &HeadFacts<'_>,
+    ) -> Option<&Arc<Route>> {
         let holds = |index: usize| {
             let route = self.routes.get(index)?;
             route.when.as_deref().is_none_or(|when| when.hold(asked)).then_some(route)
@@ -337,6 +356,12 @@ impl Table {
 }
 
 impl Table {
+    /// Whether the body of a request may decide on its route.
+    #[inline]
+    pub(crate) fn has_json(&self) -> bool {
+        self.json.is_some()
+    }
+
     /// The routes that could take a request before `plain`, if its body says so, the most specific first.
     pub(crate) fn json_candidates(&self, authority: &str, path: &str, plain: Option<&Arc<Route>>) -> Vec<Arc<Route>> {
         let Some(json) = &self.json else { return Vec::new() };
@@ -483,7 +508,7 @@ mod tests {
             http::HeaderValue::from_str(version).ok().map(|value| (http::HeaderName::from_static("version"), value)),
         );
         let asked = HeadFacts { method: &http::Method::GET, fields: &fields, query: None, port: Some(port) };
-        let found = table.find_for("example.org", path, &asked).and_then(|route| route.to.service());
+        let found = table.find_for("example.org", path, || asked).and_then(|route| route.to.service());
         assert_eq!(found, want, "{path} {version} {port}");
     }
 

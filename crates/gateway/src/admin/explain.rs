@@ -54,7 +54,7 @@ pub(super) fn explain(
     }
     let asked =
         HeadFacts { method: &method, fields: &headers, query: target.query(), port: target.listener_port(shared) };
-    let plain = table.find_for(&target.authority, target.path(), &asked);
+    let plain = table.find_for(&target.authority, target.path(), || asked);
     let choice = Choice::of(&table, &target.authority, target.path(), plain);
     if let Some(choice) = &choice {
         map.insert("json".into(), json_choice(choice, data));

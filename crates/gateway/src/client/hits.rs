@@ -305,7 +305,8 @@ pub(crate) fn route_of<'a>(
         return table.find(authority, path);
     }
     let port = peer.listener_port();
-    table.find_for(authority, path, &HeadFacts { method: &Method::GET, fields: &Lines(fields), query, port })
+    let fields = Lines(fields);
+    table.find_for(authority, path, || HeadFacts { method: &Method::GET, fields: &fields, query, port })
 }
 
 /// Writes a hit to the access log.

@@ -20,23 +20,51 @@ use crate::worker::Upstream;
 /// `Retry-After` of the answer when no server has room and the queue is full.
 const FULL_RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Why a request has no server now.
+pub(super) enum NoServer {
+    /// It is one of those that get none.
+    Share,
+    /// There is none, or all have as many requests as they may.
+    Full(Arc<External>),
+}
+
 impl Inbound {
-    /// Decides by chance whether this request is one of those that get no server: once, so that a retry does not draw
-    /// again.
-    pub(super) fn draws_no_server(&mut self) -> bool {
-        let share = changing(&self.upstream).map_or(0, |(_, live)| live.share_without_servers());
-        share > 0 && !std::mem::replace(&mut self.has_drawn, true) && fastrand::u16(..1000) < share
+    /// Chooses the server that is asked next, of a service whose servers may change. Returns why it has none now.
+    #[inline]
+    pub(super) fn take_server(&mut self) -> Option<NoServer> {
+        let (external, _) = changing(&self.upstream)?;
+        let external = Arc::clone(external);
+        self.choose_server(external)
     }
 
-    /// Chooses the server that is asked next, of a service whose servers may change. Returns the service if it has
-    /// none, or all of them have as many requests as they may.
-    pub(super) fn full_servers(&mut self) -> Option<Arc<External>> {
-        let (external, live) = changing(&self.upstream)?;
+    fn choose_server(&mut self, external: Arc<External>) -> Option<NoServer> {
+        let live = external.live()?;
+        let share = live.share_without_servers();
+        // By chance, and once: a retry does not draw again.
+        if share > 0 && !std::mem::replace(&mut self.has_drawn, true) && fastrand::u16(..1000) < share {
+            return Some(NoServer::Share);
+        }
         self.seat = None; // what was asked before has nothing open of this request
         if live.line().length() == 0 {
-            self.seat = self.seat_at(external, self.record.timeline.last());
+            self.seat = self.seat_at(&external, self.record.timeline.last());
         }
-        self.seat.is_none().then(|| Arc::clone(external))
+        self.seat.is_none().then(|| NoServer::Full(external))
+    }
+
+    /// Fails, or waits until there is a server that has room. Gives the body back.
+    pub(super) async fn without_server(
+        &mut self,
+        none: NoServer,
+        body: Option<Box<RequestBody>>,
+    ) -> Result<Option<Box<RequestBody>>, Box<Event<Ours>>> {
+        match none {
+            NoServer::Share => {
+                let (error, body) =
+                    (UpstreamError::NoShare { service: self.service_name() }, upstream::BodyLeft::Whole(body));
+                Err(Box::new(self.send_failed(Failed { error: error.into(), body, reuse: Reuse::New })))
+            }
+            NoServer::Full(external) => self.wait_for_server(&external, body).await,
+        }
     }
 
     pub(super) fn seat_at(&self, external: &Arc<External>, now: Moment) -> Option<Seat> {
@@ -45,8 +73,8 @@ impl Inbound {
         Seat::choose(external, self.tried, now, head, client)
     }
 
-    /// Waits until there is a server that has room. Gives the body back.
-    pub(super) async fn wait_for_server(
+    /// Waits until there is a server that has room.
+    async fn wait_for_server(
         &mut self,
         external: &Arc<External>,
         body: Option<Box<RequestBody>>,

@@ -21,6 +21,7 @@ pub(crate) fn may_redirect(common: &Common) -> bool {
 }
 
 /// The response to a request that is for TLS and came without.
+#[inline(always)]
 pub(super) fn redirect(
     common: &Common,
     client: &dyn Downstream,
@@ -36,6 +37,10 @@ pub(super) fn redirect(
     if !applies || head.scope != Scope::Resource {
         return None;
     }
+    elsewhere(common, client, route, head)
+}
+
+fn elsewhere(common: &Common, client: &dyn Downstream, route: &Route, head: &Head) -> Option<Response<ResponseBody>> {
     let Origin { scheme, authority } = Origin::of_head(head, client.hop(head));
     let host = host_of(authority);
     if scheme == Scheme::Https || host.is_empty() {

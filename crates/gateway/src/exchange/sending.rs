@@ -145,13 +145,8 @@ impl Inbound {
         if self.service().is_none() && kept == Kept::MayBeUsed && !self.take_spilled_place() {
             self.record.end_phase(Layer::Queue);
             self.wait = None;
-            if self.draws_no_server() {
-                let (error, body) =
-                    (UpstreamError::NoShare { service: self.service_name() }, upstream::BodyLeft::Whole(body));
-                return self.send_failed(Failed { error: error.into(), body, reuse: Reuse::New });
-            }
-            if let Some(external) = self.full_servers() {
-                body = match Box::pin(self.wait_for_server(&external, body)).await {
+            if let Some(none) = self.take_server() {
+                body = match Box::pin(self.without_server(none, body)).await {
                     Ok(body) => body,
                     Err(event) => return *event,
                 };
@@ -175,19 +170,17 @@ impl Inbound {
         });
         self.judge_server(&result);
         match result {
-            Ok(answer) => {
-                let answer = match self.seat.take() {
-                    Some(seat) => {
-                        self.cookie = seat.cookie(self.outbound.origin().scheme).map(Box::new);
-                        seated::hold(answer, seat)
-                    }
-                    None => answer,
-                };
-                let answer = match self.route.cgi.as_deref() {
-                    Some(options) => site::sent_file(&self.worker, options, self.head(), answer),
-                    None => answer,
-                };
-                let answer = compress::apply(&self.worker.encoding, &self.route, self.head(), answer);
+            Ok(mut answer) => {
+                if let Some(seat) = self.seat.take() {
+                    self.cookie = seat.cookie(self.outbound.origin().scheme).map(Box::new);
+                    answer = seated::hold(answer, seat);
+                }
+                if let Some(options) = self.route.cgi.as_deref() {
+                    answer = site::sent_file(&self.worker, options, self.head(), answer);
+                }
+                if let Some(options) = &self.route.compress {
+                    answer = compress::apply(&self.worker.encoding, options, self.head(), answer);
+                }
                 let received = self.worker.clock.timestamp(self.record.timeline.last());
                 let status = answer.status.as_u16();
                 Event::Answered { answer: Box::new(Fetched { answer, timing: Timing { sent, received } }), status }
@@ -199,35 +192,35 @@ impl Inbound {
     /// One try: sends the request and waits for the head of the response.
     async fn ask(&mut self, body: Option<Box<RequestBody>>, kept: Kept) -> Result<ServiceResponse, Failed> {
         let mut one = Try { lease: &mut self.lease, first_byte: &mut self.wait };
-        let (seat, asker) = (self.seat.as_ref(), &self.client);
-        let server_of = |external| server::server(external, seat, || client_address(&self.outbound, asker));
+        let (outbound, seat, asker) = (&self.outbound, self.seat.as_ref(), &self.client);
+        let at = |external| server::server(external, seat, || client_address(outbound, asker));
         match &*self.upstream {
-            Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, &self.outbound, body)).await,
-            Upstream::Http(_, pool) => http::send(pool, None, &mut one, &self.outbound, body, kept).await,
-            Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, &self.outbound, body, kept)).await,
+            Upstream::Pipe(_, link) => Box::pin(pipe::send(link, &mut one, outbound, body)).await,
+            Upstream::Http(_, pool) => http::send(pool, None, &mut one, outbound, body, kept).await,
+            Upstream::Http2(_, pool) => Box::pin(http2::send(pool, None, &mut one, outbound, body, kept)).await,
             Upstream::ExternalHttp2(external, pool) => {
-                Box::pin(http2::send(pool, server_of(external), &mut one, &self.outbound, body, kept)).await
+                Box::pin(http2::send(pool, at(external).as_ref(), &mut one, outbound, body, kept)).await
             }
             Upstream::ExternalTls(external, http1, http2) => {
-                let (to, pools) = (server_of(external), https::Pools { http1, http2 });
-                Box::pin(https::send(external, to, pools, &mut one, &self.outbound, body, kept)).await
+                let (to, pools) = (at(external), https::Pools { http1, http2 });
+                Box::pin(https::send(external, to.as_ref(), pools, &mut one, outbound, body, kept)).await
             }
             Upstream::External(external, pool) => {
-                http::send(pool, server_of(external), &mut one, &self.outbound, body, kept).await
+                http::send(pool, at(external).as_ref(), &mut one, outbound, body, kept).await
             }
             Upstream::Cgi(_, protocol, pool) => {
                 let options = self.route.cgi.as_deref();
                 let to = cgi::To { pool, protocol: *protocol, options, external: None };
-                Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
+                Box::pin(cgi::send(to, &mut one, outbound, body, kept)).await
             }
             Upstream::ExternalCgi(external, protocol, pool) => {
-                let options = self.route.cgi.as_deref();
-                let to = cgi::To { pool, protocol: *protocol, options, external: server_of(external) };
-                Box::pin(cgi::send(to, &mut one, &self.outbound, body, kept)).await
+                let (options, server) = (self.route.cgi.as_deref(), at(external));
+                let to = cgi::To { pool, protocol: *protocol, options, external: server.as_ref() };
+                Box::pin(cgi::send(to, &mut one, outbound, body, kept)).await
             }
             Upstream::Lambda(service) => {
                 let (functions, options) = (&self.worker.common.functions, self.route.lambda.as_deref());
-                Box::pin(lambda::send(functions, service, options, &mut one, &self.outbound, body)).await
+                Box::pin(lambda::send(functions, service, options, &mut one, outbound, body)).await
             }
         }
     }

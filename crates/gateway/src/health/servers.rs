@@ -116,12 +116,12 @@ async fn request(
     HealthOptions { check, .. }: &HealthOptions,
 ) -> Result<u16, String> {
     let upstream = worker.upstream(&ServiceTarget::External(Arc::clone(external)));
-    let server = Some(server::of(external, asked));
+    let server = server::of(external, asked);
     let own = match &asked.spec().addr {
         ExternalAddr::Tcp(_, port) => format!("{}:{port}", asked.host()),
         ExternalAddr::Unix(_) => asked.host().to_owned(),
     };
     let host = if check.host.is_empty() { &own } else { &check.host };
-    let asked = Asked { health: check, host, moved: None, server };
+    let asked = Asked { health: check, host, moved: None, server: Some(&server) };
     judged(check, ask(worker, &upstream, asked, None).await)
 }

@@ -48,7 +48,7 @@ pub(crate) struct To<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) options: Option<&'a CgiOptions>,
     /// A server of somebody else's.
-    pub(crate) external: Option<Server<'a>>,
+    pub(crate) external: Option<&'a Server<'a>>,
 }
 
 /// Sends a request and waits for the head of the response.

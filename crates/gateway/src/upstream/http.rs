@@ -33,7 +33,7 @@ use crate::upgrades;
 /// Dropping it closes the connection, which is how HTTP/1.1 tells a service that the client has gone.
 pub(crate) async fn send(
     pool: &Rc<Pool>,
-    external: Option<Server<'_>>,
+    external: Option<&Server<'_>>,
     one: &mut Try<'_>,
     outbound: &Outbound,
     body: Option<Box<RequestBody>>,

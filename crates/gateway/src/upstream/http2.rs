@@ -44,7 +44,7 @@ use upload::Upload;
 /// Dropping it resets the stream, which is how HTTP/2 tells a service that the client has gone.
 pub(crate) async fn send(
     pool: &Rc<Pool>,
-    external: Option<Server<'_>>,
+    external: Option<&Server<'_>>,
     one: &mut Try<'_>,
     outbound: &Outbound,
     body: Option<Box<RequestBody>>,

@@ -32,7 +32,7 @@ pub(crate) struct Pools<'a> {
 /// Dropping it tells the server that the client has gone.
 pub(crate) async fn send(
     external: &External,
-    server: Option<Server<'_>>,
+    server: Option<&Server<'_>>,
     pools: Pools<'_>,
     one: &mut Try<'_>,
     outbound: &Outbound,
@@ -41,10 +41,10 @@ pub(crate) async fn send(
 ) -> Result<ServiceResponse, Failed> {
     let (Some(server), Some(tls)) = (server, external.tls()) else { return Err(no_server(pools.http1, body)) };
     let one_server = server.one;
-    let with = |offer| Server { secured: Some(Secured { tls, host: one_server.host(), offer }), ..server };
+    let with = |offer| Server { secured: Some(Secured { tls, host: one_server.host(), offer }), ..*server };
     let spoken = match one_server.spoken() {
         _ if outbound.upgrade.is_some() || !external.offers_http2() => Spoken::Http1,
-        Spoken::Unknown => match find_out(with(Offer::Either), pools, one).await {
+        Spoken::Unknown => match find_out(&with(Offer::Either), pools, one).await {
             Ok(found) => {
                 one_server.speaks(found);
                 found
@@ -54,14 +54,17 @@ pub(crate) async fn send(
         known => known,
     };
     let sent = match spoken {
-        Spoken::Http2 => Box::pin(http2::send(pools.http2, Some(with(Offer::Http2)), one, outbound, body, kept)).await,
+        Spoken::Http2 => {
+            let server = with(Offer::Http2);
+            Box::pin(http2::send(pools.http2, Some(&server), one, outbound, body, kept)).await
+        }
         Spoken::Http1 | Spoken::Unknown if grpc::is_grpc(&outbound.head) => {
             let what = "speaks HTTP/1.1 (ALPN), and gRPC needs HTTP/2".to_owned();
             let error = UpstreamError::Protocol { service: pools.http1.service.clone(), what };
             return Err(Failed { error: error.into(), body: BodyLeft::Whole(body), reuse: Reuse::New });
         }
         Spoken::Http1 | Spoken::Unknown => {
-            http::send(pools.http1, Some(with(Offer::Http11)), one, outbound, body, kept).await
+            http::send(pools.http1, Some(&with(Offer::Http11)), one, outbound, body, kept).await
         }
     };
     // It may have been replaced by one that speaks something else.
@@ -72,7 +75,7 @@ pub(crate) async fn send(
 }
 
 /// Connects to a server that was not connected to, and keeps the connection for what it speaks.
-async fn find_out(server: Server<'_>, pools: Pools<'_>, one: &mut Try<'_>) -> Result<Spoken, SendError> {
+async fn find_out(server: &Server<'_>, pools: Pools<'_>, one: &mut Try<'_>) -> Result<Spoken, SendError> {
     let (pool, number) = (pools.http1, number(None, Some(server)));
     let (Some(place), Some(first_byte)) = (place(None, Some(server)), &*one.first_byte) else {
         return Err(UpstreamError::Protocol { service: pool.service.clone(), what: "was not waited for".into() }.into());

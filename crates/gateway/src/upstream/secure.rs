@@ -21,7 +21,7 @@ use crate::tls_socket::TlsSocket;
 /// Dropping it closes the connection.
 pub(super) async fn connect(
     place: Destination<'_>,
-    server: Option<Server<'_>>,
+    server: Option<&Server<'_>>,
     name: &str,
     service: Option<&Arc<Service>>,
 ) -> Result<ServerSocket, SendError> {

@@ -89,6 +89,7 @@ impl Pool {
     }
 
     /// Keeps a connection, if there are fewer than `most`.
+    #[inline(always)]
     pub(super) fn give_back(&self, connection: Connection, most: usize) {
         let mut idle = self.idle.borrow_mut();
         if !connection.is_of_one && idle.len() < most.min(MAX_IDLE) {
@@ -103,7 +104,7 @@ impl Pool {
 }
 
 /// Where it listens; `None` for what speaks no HTTP.
-pub(super) fn place<'a>(instance: Option<&'a Instance>, external: Option<Server<'a>>) -> Option<Destination<'a>> {
+pub(super) fn place<'a>(instance: Option<&'a Instance>, external: Option<&'a Server<'a>>) -> Option<Destination<'a>> {
     match (instance.map(|instance| (instance, instance.endpoint())), external) {
         (Some((instance, Endpoint::Http(address))), _) => Some(Destination::Instance(instance, address)),
         (_, Some(server)) => Some(Destination::External(server.addr, server.connect_timeout)),
@@ -112,7 +113,7 @@ pub(super) fn place<'a>(instance: Option<&'a Instance>, external: Option<Server<
 }
 
 /// What the kept connections to it have in common.
-pub(super) fn number(instance: Option<&Instance>, external: Option<Server<'_>>) -> u64 {
+pub(super) fn number(instance: Option<&Instance>, external: Option<&Server<'_>>) -> u64 {
     instance.map_or_else(|| external.map_or(0, |server| server.number), Instance::number)
 }
 
@@ -168,7 +169,7 @@ impl Drop for Counted<'_> {
 pub(super) async fn connect(
     pool: &Pool,
     place: Destination<'_>,
-    server: Option<Server<'_>>,
+    server: Option<&Server<'_>>,
     instance: u64,
 ) -> Result<Connection, SendError> {
     let socket = secure::connect(place, server, &pool.service, pool.queue.as_ref()).await?;

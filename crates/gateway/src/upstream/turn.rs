@@ -123,7 +123,7 @@ impl Turn {
 /// Dropping it closes the connection, which tells a service that the client has gone.
 pub(super) async fn send<E: Exchange>(
     pool: &Rc<Pool>,
-    external: Option<Server<'_>>,
+    external: Option<&Server<'_>>,
     one: &mut Try<'_>,
     outbound: &Outbound,
     body: Option<Box<RequestBody>>,

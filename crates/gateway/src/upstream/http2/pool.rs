@@ -92,7 +92,7 @@ impl Pool {
     pub(super) async fn connection(
         &self,
         to: Destination<'_>,
-        server: Option<Server<'_>>,
+        server: Option<&Server<'_>>,
         instance: u64,
         kept: Kept,
         first_byte: &FirstByte,
@@ -108,7 +108,7 @@ impl Pool {
     async fn connect(
         &self,
         to: Destination<'_>,
-        server: Option<Server<'_>>,
+        server: Option<&Server<'_>>,
         instance: u64,
     ) -> Result<Rc<Connection>, SendError> {
         let socket = secure::connect(to, server, &self.service, self.queue.as_ref()).await?;
