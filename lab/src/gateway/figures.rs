@@ -117,10 +117,10 @@ fn of_loads(group: &GroupResults) -> Vec<Wanted> {
             ]
         }
         "gateways" => {
-            let times = |tier: &str, one, eight| Wanted {
+            let times = |hits: &str, one, eight| Wanted {
                 at_least: true,
                 ..at_most(
-                    &format!("{tier} hits of 8 gateways with a core each / of one, by CPU"),
+                    &format!("{hits} / of one, by CPU"),
                     7.0,
                     RATIO,
                     pairs(of(one, Metric::GatewayCpuUs), of(eight, Metric::GatewayCpuUs), |a, b| {
@@ -129,8 +129,10 @@ fn of_loads(group: &GroupResults) -> Vec<Wanted> {
                 )
             };
             vec![
-                times("memory", loads::MEMORY_HIT, loads::MEMORY_EIGHT),
-                times("Redis", loads::REDIS_HIT, loads::REDIS_EIGHT),
+                times("hits in memory of 8 gateways on one core", loads::MEMORY_HIT, loads::MEMORY_EIGHT),
+                times("hits in memory of 8 gateways in turn", loads::MEMORY_HIT, loads::MEMORY_IN_TURN),
+                times("hits in Redis of 8 gateways on one core", loads::REDIS_HIT, loads::REDIS_EIGHT),
+                times("hits in Redis of 8 gateways in turn", loads::REDIS_HIT, loads::REDIS_IN_TURN),
             ]
         }
         _ => Vec::new(),

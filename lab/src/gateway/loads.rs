@@ -135,6 +135,8 @@ pub(crate) struct Kept {
     from: Store,
     gateways: usize,
     connections: usize,
+    /// Each has its core for itself, for its part of the time.
+    in_turn: bool,
     running: Option<Tier>,
 }
 
@@ -171,28 +173,38 @@ pub(super) fn redis_tier(lab: &Rc<Lab>) -> Group {
 
 pub(super) const MEMORY_EIGHT: &str = "memory-8";
 pub(super) const REDIS_EIGHT: &str = "redis-8";
+pub(super) const MEMORY_IN_TURN: &str = "memory-8-in-turn";
+pub(super) const REDIS_IN_TURN: &str = "redis-8-in-turn";
 
 pub(super) fn gateways(lab: &Rc<Lab>) -> Group {
     let variant = |id, title, from, gateways| kept(lab, id, title, from, gateways, GATEWAYS);
+    let in_turn = |id, title, from| {
+        let kept = Kept { in_turn: true, ..Kept::new(lab, from, GATEWAYS, GATEWAYS) };
+        of(id, title, software("redis-server"), Box::new(kept))
+    };
     let asked = |text: &str, one, eight| Question::ratio(text, Metric::GatewayCpuUs, eight, one);
     Group {
         variants: vec![
             variant(MEMORY_HIT, "memory hit, 1 gateway", Store::Memory, 1),
             variant(MEMORY_EIGHT, "memory hit, 8 gateways", Store::Memory, GATEWAYS),
+            in_turn(MEMORY_IN_TURN, "memory hit, 8 gateways in turn", Store::Memory),
             variant(REDIS_HIT, "Redis hit, 1 gateway", Store::Redis, 1),
             variant(REDIS_EIGHT, "Redis hit, 8 gateways", Store::Redis, GATEWAYS),
+            in_turn(REDIS_IN_TURN, "Redis hit, 8 gateways in turn", Store::Redis),
         ],
         control: REDIS_HIT.into(),
         questions: vec![
             asked("CPU of a gateway for a memory hit, of eight / of one", MEMORY_HIT, MEMORY_EIGHT),
+            asked("CPU of a gateway for a memory hit, of eight in turn / of one", MEMORY_HIT, MEMORY_IN_TURN),
             asked("CPU of a gateway for a Redis hit, of eight / of one", REDIS_HIT, REDIS_EIGHT),
+            asked("CPU of a gateway for a Redis hit, of eight in turn / of one", REDIS_HIT, REDIS_IN_TURN),
         ],
         amount: lab.amount,
         ..group(
             "gateways",
             "Answers of 200 bytes, by one gateway and by eight",
             format!(
-                "five primaries on loopback, {GATEWAYS} connections to each gateway; all gateways on one core, load and Redis on another"
+                "five primaries on loopback, {GATEWAYS} connections to each gateway; all gateways on one core, load and Redis on another; in turn: each is asked for an eighth of the time, while the others run"
             ),
             &LOAD_METRICS,
         )
@@ -230,7 +242,8 @@ impl Measure for Kept {
     }
 
     fn again(&self) -> Option<Box<dyn Measure>> {
-        Some(Box::new(Self::new(&self.lab, self.from, self.gateways, self.connections)))
+        let new = Self::new(&self.lab, self.from, self.gateways, self.connections);
+        Some(Box::new(Self { in_turn: self.in_turn, ..new }))
     }
 
     fn beside(&self, amount: Amount) -> Duration {
@@ -244,7 +257,7 @@ impl Measure for Kept {
 
 impl Kept {
     pub(crate) fn new(lab: &Rc<Lab>, from: Store, gateways: usize, connections: usize) -> Self {
-        Self { lab: Rc::clone(lab), from, gateways, connections, running: None }
+        Self { lab: Rc::clone(lab), from, gateways, connections, in_turn: false, running: None }
     }
 
     /// Does something with what runs, which is started for the first time. If it fails, nothing runs any more.
@@ -299,15 +312,21 @@ impl Kept {
         requests(self.targets(), asked, count)
     }
 
-    /// A load for each gateway, all at once.
+    /// A load for each gateway, all at once or in turn.
     fn load(&self) -> impl Fn(&Tier, Duration) -> anyhow::Result<Vec<Outcome>> + use<> {
         let (targets, connections, core) = (self.targets(), self.connections, self.lab.load_core());
+        let in_turn = self.in_turn;
         move |tier, duration| {
+            let load = |(gateway, asked): &(Running, Arc<AtomicUsize>), duration| {
+                let (address, asked) = (gateway.address, Arc::clone(asked));
+                move || ask(core, address, connections, duration, requests(targets, asked, None))
+            };
+            if in_turn {
+                let each = duration / GATEWAYS as u32;
+                return tier.gateways.iter().map(|gateway| load(gateway, each)()).collect();
+            }
             std::thread::scope(|scope| {
-                let start = |(gateway, asked): &(Running, Arc<AtomicUsize>)| {
-                    let (address, asked) = (gateway.address, Arc::clone(asked));
-                    scope.spawn(move || ask(core, address, connections, duration, requests(targets, asked, None)))
-                };
+                let start = |gateway| scope.spawn(load(gateway, duration));
                 let loads: Vec<_> = tier.gateways.iter().map(start).collect();
                 let end = |load: std::thread::ScopedJoinHandle<'_, _>| {
                     load.join().unwrap_or_else(|_| bail!("a load panicked"))
