@@ -20,34 +20,53 @@ const USUAL: Duration = Duration::from_millis(350);
 const LIMIT: Duration = Duration::from_secs(100);
 
 /// Whose requests, and what they are.
-const TRACES: [(&str, &str); 8] = [
-    ("web07", "requests for pages of a shop"),
-    ("web12", "requests for pages of a shop, another month"),
-    ("request", "requests to a network of caches, with sizes"),
-    ("scarab-recs", "recommendations of products"),
-    ("orm-busy", "objects of a database"),
-    ("w106", "blocks of a virtual disk"),
-    ("multi3", "blocks of files of four programs"),
-    ("loop", "a loop over blocks"),
+const TRACES: [Trace; 8] = [
+    Trace { name: "web07", what: "requests for pages of a shop" },
+    Trace { name: "web12", what: "requests for pages of a shop, another month" },
+    Trace { name: "request", what: "requests to a network of caches, with sizes" },
+    Trace { name: "scarab-recs", what: "recommendations of products" },
+    Trace { name: "orm-busy", what: "objects of a database" },
+    Trace { name: "w106", what: "blocks of a virtual disk" },
+    Trace { name: "multi3", what: "blocks of files of four programs" },
+    Trace { name: "loop", what: "a loop over blocks" },
 ];
 /// Capacities in % of what all objects of a trace weigh.
 const PERCENTS: [u32; 3] = [1, 5, 20];
 /// What a quick run plays: the first trace, with the middle one of these.
 const QUICK: (usize, usize) = (0, 1);
 const OURS: &str = "quick_cache";
-const POLICIES: [(&str, &str, Role); 8] = [
-    (OURS, "quick_cache, as the memory tier has it", Role::Subject),
-    ("quick_cache-8-shards", "quick_cache in 8 shards", Role::Subject),
-    ("quick_cache-guess", "quick_cache that takes objects for four times as large", Role::Subject),
-    ("moka-tinylfu", "moka, TinyLFU", Role::Peer),
-    ("foyer-w-tinylfu", "foyer, W-TinyLFU", Role::Peer),
-    ("foyer-s3-fifo", "foyer, S3-FIFO", Role::Peer),
-    ("foyer-sieve", "foyer, SIEVE", Role::Peer),
-    ("lru", "moka, LRU", Role::Peer),
+const POLICIES: [Policy; 8] = [
+    Policy::new(OURS, "quick_cache, as the memory tier has it", Role::Subject),
+    Policy::new("quick_cache-8-shards", "quick_cache in 8 shards", Role::Subject),
+    Policy::new("quick_cache-guess", "quick_cache that takes objects for four times as large", Role::Subject),
+    Policy::new("moka-tinylfu", "moka, TinyLFU", Role::Peer),
+    Policy::new("foyer-w-tinylfu", "foyer, W-TinyLFU", Role::Peer),
+    Policy::new("foyer-s3-fifo", "foyer, S3-FIFO", Role::Peer),
+    Policy::new("foyer-sieve", "foyer, SIEVE", Role::Peer),
+    Policy::new("lru", "moka, LRU", Role::Peer),
 ];
 /// Against which ours is held: it may be so many points behind the better of them.
 const REFERENCES: [&str; 2] = ["moka-tinylfu", "foyer-w-tinylfu"];
 const MOST_BEHIND: f64 = 2.0;
+
+/// A recorded sequence of requests.
+struct Trace {
+    name: &'static str,
+    what: &'static str,
+}
+
+/// A store with a policy.
+struct Policy {
+    id: &'static str,
+    title: &'static str,
+    role: Role,
+}
+
+impl Policy {
+    const fn new(id: &'static str, title: &'static str, role: Role) -> Self {
+        Self { id, title, role }
+    }
+}
 
 /// The experiment.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +87,9 @@ impl Experiment for Eviction {
 
     fn participants(&self, setting: &Setting) -> Vec<Participant> {
         let missing = Built::find(setting).err();
-        let of = |(id, title, _): (&str, &str, Role)| Participant {
-            name: id.into(),
-            what: title.into(),
+        let of = |policy: Policy| Participant {
+            name: policy.id.into(),
+            what: policy.title.into(),
             missing: missing.clone(),
         };
         POLICIES.map(of).into()
@@ -86,7 +105,7 @@ impl Experiment for Eviction {
             false => (&TRACES[..], &PERCENTS[..]),
         };
         let sizes = |trace| percents.iter().map(move |percent| (trace, *percent));
-        let groups = traces.iter().flat_map(sizes).map(|(trace, percent)| group(*trace, percent, &built, setting));
+        let groups = traces.iter().flat_map(sizes).map(|(trace, percent)| group(trace, percent, &built, setting));
         Ok(Plan { groups: groups.collect(), ..Plan::default() })
     }
 
@@ -118,33 +137,38 @@ impl Built {
     }
 }
 
-fn group((trace, what): (&str, &str), percent: u32, built: &Built, setting: &Setting) -> Group {
-    let variant = |(id, title, role): (&'static str, &str, Role)| Variant {
-        id: id.into(),
-        title: title.into(),
-        role,
+fn group(trace: &Trace, percent: u32, built: &Built, setting: &Setting) -> Group {
+    let variant = |policy: Policy| Variant {
+        id: policy.id.into(),
+        title: policy.title.into(),
+        role: policy.role,
         software: Vec::new(),
         measure: Box::new(Played {
             program: built.program.clone(),
-            trace: built.traces.join(trace),
+            trace: built.traces.join(trace.name),
             percent,
-            policy: id,
-            dir: setting.scratch.join(format!("eviction-{trace}-{percent}-{id}")),
+            policy: policy.id,
+            dir: setting.scratch.join(format!("eviction-{}-{percent}-{}", trace.name, policy.id)),
         }),
     };
-    let beside = |(id, title, role): (&str, &str, Role)| {
-        let text = format!("points that quick_cache is behind {title}");
-        (role == Role::Peer)
-            .then(|| Question { difference: true, ..Question::ratio(text, Metric::HitPercent, id, OURS) })
+    let beside = |peer: Policy| Question {
+        difference: true,
+        ..Question::ratio(
+            format!("points that quick_cache is behind {}", peer.title),
+            Metric::HitPercent,
+            peer.id,
+            OURS,
+        )
     };
+    let peers = POLICIES.into_iter().filter(|policy| policy.role == Role::Peer);
     Group {
-        id: format!("{trace}-{percent}"),
-        title: format!("{trace}: {what}, {percent} % of all objects"),
+        id: format!("{}-{percent}", trace.name),
+        title: format!("{}: {}, {percent} % of all objects", trace.name, trace.what),
         workload: "each request is a hit, or stores its object; capacity by weight".into(),
         metrics: vec![Metric::HitPercent],
         variants: POLICIES.map(variant).into(),
         control: OURS.into(),
-        questions: POLICIES.into_iter().filter_map(beside).collect(),
+        questions: peers.map(beside).collect(),
         amount: Amount {
             rounds: judge::MIN_ROUNDS as u32,
             duration: Duration::ZERO,
