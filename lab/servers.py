@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Several servers of one service: what a request waits when one of them is ten times slower, beside HAProxy's leastconn
-in alternating rounds, and what is lost when one of them is killed.
+in alternating rounds, and what is lost when one of them is killed, and how soon it is left out.
 
     lab/servers.py [--rounds 5] [--secs 4] [--clients 24]
 
@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PILOTLIGHT = os.environ.get("PILOTLIGHT", str(ROOT / "target" / "gate" / "pilotlight"))
 QUICK_S, SLOW_S = 0.005, 0.05
 START_S = 10.0
+LOG = "pilotlight.log"
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
@@ -47,8 +48,9 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def start(command, port):
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def start(command, port, log=os.devnull):
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         try:
@@ -72,7 +74,7 @@ def gateway(folder, ports):
         f'listen = "127.0.0.1:{port}"\n[services.app]\nurl = [{urls}]\n'
         '[[routes]]\npath = "/"\nservice = "app"\ncache = false\n'
     )
-    return start([PILOTLIGHT, "run", "-c", str(file)], port), port
+    return start([PILOTLIGHT, "run", "-c", str(file)], port, folder / LOG), port
 
 
 def haproxy(folder, ports):
@@ -136,6 +138,7 @@ def show(times):
 def killed(options, folder):
     """Each round kills one of three servers under load and starts it again."""
     lost = answered = 0
+    ejected = []
     for _ in range(options.rounds):
         servers = [server(QUICK_S) for _ in range(3)]
         way, port = gateway(folder, [one for _, one in servers])
@@ -144,6 +147,10 @@ def killed(options, folder):
             loading = asyncio.create_task(load(port, options.secs, options.clients))
             await asyncio.sleep(options.secs / 3)
             servers[0][0].send_signal(signal.SIGKILL)
+            begun = time.monotonic()
+            while not loading.done() and "is left out" not in (folder / LOG).read_text():
+                await asyncio.sleep(0.002)
+            ejected.append(time.monotonic() - begun)
             return await loading
 
         times, failures = asyncio.run(run())
@@ -152,6 +159,7 @@ def killed(options, folder):
             process.kill()
             process.wait()
     print(f"one of three killed under load, {options.rounds} times: {answered} answered, {lost} failed")
+    print(f"left out after {show(ejected)}")
 
 
 def main():
