@@ -8,6 +8,7 @@ pub(crate) mod idle;
 pub(crate) mod loads;
 pub(crate) mod running;
 mod starts;
+mod websockets;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -126,7 +127,7 @@ impl Experiment for Gateway {
             None => groups.extend([loads::redis_tier(&lab), loads::gateways(&lab)]),
             Some(why) => skipped.push(why),
         }
-        groups.extend([idle::group_of(&lab), bodies::memory(&lab), loads::flood(&lab)]);
+        groups.extend([websockets::group_of(&lab), idle::group_of(&lab), bodies::memory(&lab), loads::flood(&lab)]);
         if Path::new(PYTHON).exists() {
             groups.extend(bodies::chunks(&lab));
             groups.push(starts::ready(&lab));

@@ -1,10 +1,11 @@
 //! The Rust service under measurement: the same 200 bytes of JSON for every request, over the pipe with the SDK or over
-//! HTTP/1.1 with hyper, from a constant or from Redis; or the floor, [`bare`]; and the [`relay`]. It is
-//! `pilotlight-lab` itself, so that an installed one has a Rust service to measure.
+//! HTTP/1.1 with hyper, from a constant or from Redis; or the floor, [`bare`]; the [`relay`]; and echoes of
+//! [`websocket`]. It is `pilotlight-lab` itself, so that an installed one has a Rust service to measure.
 
 mod bare;
 pub(crate) mod bodies;
 mod relay;
+pub(crate) mod websocket;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -53,6 +54,10 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Some("pipe-bodies") => run(bodies::pipe()),
         Some("http-bodies") => run(bodies::http()),
         Some("pipe-late") => run(late(arguments.next())),
+        Some("pipe-websocket") => run(websocket::pipe()),
+        Some("http-websocket") => run(websocket::http(arguments.next())),
+        Some("websocket-relay") => run(websocket::relay(arguments.next())),
+        Some("websocket-load") => websocket::load(arguments),
         Some("bare") => bare::serve(),
         Some(RELAY) => relay::serve(arguments.next()),
         Some(equals::WORK) => run(equals::serve(arguments.next())),

@@ -1,7 +1,7 @@
 //! What is wanted of the groups.
 
 use super::loads::{self, GATEWAYS, LIMIT_MIB};
-use super::{bodies, idle, starts};
+use super::{bodies, idle, starts, websockets};
 use crate::experiment::judge::summary_of;
 use crate::experiment::model::{Figure, GroupResults, Metric};
 
@@ -116,6 +116,10 @@ fn of_loads(group: &GroupResults) -> Vec<Wanted> {
                 at_most("Redis hit, 1 connection: p50", 150.0, " µs", alone),
             ]
         }
+        "websocket" => {
+            let ratio = pairs(of(websockets::PIPE, Metric::CpuUs), of(websockets::TCP, Metric::CpuUs), |a, b| a / b);
+            vec![at_most("an echoed message: CPU over the pipe / over HTTP and TCP", 0.8, RATIO, ratio)]
+        }
         "gateways" => {
             let times = |hits: &str, one, eight| Wanted {
                 at_least: true,
@@ -214,11 +218,24 @@ mod tests {
         let cpu = [
             ("memory", "", &[3.0, 3.0][..]),
             ("memory-8", "", &[3.0, 3.0]),
+            ("memory-8-in-turn", "", &[2.0, 4.0]),
             ("redis", "", &[3.0]),
             ("redis-8", "", &[6.0]),
+            ("redis-8-in-turn", "", &[3.0]),
         ];
-        let wanted = [("≥ 7 ×", &[8.0, 8.0][..], Some(true)), ("≥ 7 ×", &[4.0], Some(false))];
+        let wanted = [
+            ("≥ 7 ×", &[8.0, 8.0][..], Some(true)),
+            ("≥ 7 ×", &[12.0, 6.0], Some(true)),
+            ("≥ 7 ×", &[4.0], Some(false)),
+            ("≥ 7 ×", &[8.0], Some(true)),
+        ];
         check(&group("gateways", "", Metric::GatewayCpuUs, &cpu), &wanted);
+    }
+
+    #[test]
+    fn a_message_over_the_pipe_is_held_against_http() {
+        let cpu = [("pipe", "", &[3.0][..]), ("tcp", "", &[4.0]), ("relay-tcp", "", &[1.0])];
+        check(&group("websocket", "", Metric::CpuUs, &cpu), &[("≤ 0.8 ×", &[0.75], Some(true))]);
     }
 
     #[test]

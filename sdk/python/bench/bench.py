@@ -129,7 +129,7 @@ class Bench:
 
     def load(self, port, target, connections, secs):
         if self.group == "websocket":
-            words = [self.options.echo, "load", f"127.0.0.1:{port}", target, connections, secs, 32]
+            words = [self.options.lab, "lab-service", "websocket-load", f"127.0.0.1:{port}", target, connections, secs, 32]
         else:
             words = [self.options.load, f"127.0.0.1:{port}", connections, 1, secs, target]
         command = ["taskset", "-c", str(self.options.load_core), *map(str, words)]
@@ -212,7 +212,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pilotlight", required=True, help="the gateway, a release build")
     parser.add_argument("--load", default=ROOT / "target/release/examples/load", help="the lab's load, its example")
-    parser.add_argument("--echo", default=ROOT / "target/release/examples/websocket_echo", help="of crates/pipe")
+    parser.add_argument("--lab", default=ROOT / "target/release/pilotlight-lab", help="the lab, whose clients are the load")
     parser.add_argument("--python", default=sys.executable, help="of an environment with the other servers")
     parser.add_argument("--only", default="flask,starlette,fastapi,websocket")
     parser.add_argument("--targets", default="/hello,/json")
