@@ -22,8 +22,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "lab"))
-from harness import procfs  # noqa: E402
-from harness.program import Program, free_port  # noqa: E402
+import procfs  # noqa: E402
+from programs import Program, free_port  # noqa: E402
 
 TOKEN = "0123456789abcdef" * 2
 WELCOME, REQUEST, RESPONSE, END = 2, 3, 4, 1

@@ -25,8 +25,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(ROOT / "lab"))
-from harness import procfs  # noqa: E402
-from harness.program import Failed, Program, free_port  # noqa: E402
+import procfs  # noqa: E402
+from programs import Failed, Program, free_port  # noqa: E402
 
 SDK = HERE.parent
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "lab"))
-from harness import procfs  # noqa: E402
-from harness.program import Program, free_port  # noqa: E402
+import procfs  # noqa: E402
+from programs import Program, free_port  # noqa: E402
 
 PLAIN = """
 import pilotlight
