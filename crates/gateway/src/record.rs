@@ -106,7 +106,7 @@ impl Record {
         })
     }
 
-    #[inline(always)]
+    #[inline(always)] // so that it is written where it stays
     fn make(worker: &Rc<Worker>, series: Option<&Arc<Series>>, counts: bool, timeline: Timeline) -> Rc<Self> {
         Rc::new(Self {
             worker: Rc::clone(worker),

@@ -21,7 +21,7 @@ pub(crate) fn may_redirect(common: &Common) -> bool {
 }
 
 /// The response to a request that is for TLS and came without.
-#[inline(always)]
+#[inline(always)] // most requests need no more than to be asked
 pub(super) fn redirect(
     common: &Common,
     client: &dyn Downstream,

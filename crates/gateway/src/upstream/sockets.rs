@@ -89,7 +89,7 @@ impl Pool {
     }
 
     /// Keeps a connection, if there are fewer than `most`.
-    #[inline(always)]
+    #[inline(always)] // so that the connection is moved once
     pub(super) fn give_back(&self, connection: Connection, most: usize) {
         let mut idle = self.idle.borrow_mut();
         if !connection.is_of_one && idle.len() < most.min(MAX_IDLE) {
