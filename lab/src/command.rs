@@ -264,6 +264,7 @@ fn one(name: &str, common: &Common) -> anyhow::Result<Completeness> {
 fn run_experiments(experiments: &[Box<dyn Experiment>], common: &Common, scope: Scope) -> anyhow::Result<Completeness> {
     machine::require_proc()?;
     let scratch = scratch()?;
+    pilotlight_testkit::keep_port_locks_in(scratch.path().join("ports"));
     let setting = common.setting(scratch.path());
     if common.list {
         print(&terminal::list(&plans(experiments, &setting, common, scope), &setting))?;

@@ -109,6 +109,7 @@ fn programs(arguments: &GateArguments, checkout: &Checkout) -> anyhow::Result<Pr
 
 fn count(paths: &[HotPath], callgrind: &Callgrind, programs: &Programs) -> anyhow::Result<Vec<(String, f64)>> {
     let scratch = tempfile::Builder::new().prefix("pilotlight-gate-").tempdir()?;
+    pilotlight_testkit::keep_port_locks_in(scratch.path().join("ports"));
     let mut progress = Progress::new(paths.iter().map(|_| USUAL).sum());
     let mut counts = Vec::new();
     for path in paths {

@@ -46,7 +46,7 @@ pub use cluster::view::KnownNode;
 pub use cluster::{Cluster, Failover, Node, Promotion};
 pub use error::Error;
 pub use mock::{Expect, MockError, MockReply, MockServer, MockServerBuilder};
-pub use port::PortLease;
+pub use port::{PortLease, keep_port_locks_in};
 pub use proxy::{Accepting, DirectionFaults, Ending, FaultProxy, Faults, ProxiedConnection, ProxyStats};
 pub use script::{
     Answer, Handshake, ReceivedCommand, Script, ScriptError, ScriptedServer, ScriptedServerBuilder, Signal, SlotRange,

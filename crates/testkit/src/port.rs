@@ -6,6 +6,7 @@ use socket2::{Domain, Socket, Type};
 use std::fs::{File, OpenOptions, create_dir_all};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 // Ports, and the ports of the cluster bus above them, lie apart from each other and below the range from which Linux
@@ -58,8 +59,23 @@ impl PortLease {
     }
 }
 
+static LOCKS: OnceLock<PathBuf> = OnceLock::new();
+
+/// Puts the locks of ports into this folder from now on, for a program that is to leave nothing behind: that of all
+/// tests of a user stays where temporary files are. Only the first call counts.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// pilotlight_testkit::keep_port_locks_in(folder.path());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn keep_port_locks_in(folder: impl Into<PathBuf>) {
+    let _ = LOCKS.set(folder.into());
+}
+
 fn lock_dir() -> PathBuf {
-    std::env::temp_dir().join(format!("pilotlight-ports-{}", rustix::process::getuid().as_raw()))
+    let of_all = || std::env::temp_dir().join(format!("pilotlight-ports-{}", rustix::process::getuid().as_raw()));
+    LOCKS.get().cloned().unwrap_or_else(of_all)
 }
 
 /// Processes begin at different places, so they seldom meet.
