@@ -66,10 +66,12 @@ class Addresses(NamesCase):
         self.dns.serve({"app.test": ["127.0.0.4", "127.0.0.3"]})
         self.assert_has(gateway, three, four)
         two.kill()
-        self.assertEqual(set(self.names(gateway, 40)), {"at3", "at4"})
+        # The load has a request open at one of them nearly always, and the other one has none.
+        self.assertLessEqual(set(self.names(gateway, 40)), {"at3", "at4"})
         stop.set()
         one.join()
         self.assertEqual(failed, [])
+        self.assertEqual(set(self.names(gateway, 40)), {"at3", "at4"})
         self.assertEqual(self.status(gateway)["server_changes"], {"came": 3, "went": 1})
         self.assertEqual([each["host"] for each in self.status(gateway)["servers"]], ["app.test"] * 2)
 

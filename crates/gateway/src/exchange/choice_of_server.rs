@@ -30,15 +30,8 @@ pub(super) enum NoServer {
 
 impl Inbound {
     /// Chooses the server that is asked next, of a service whose servers may change. Returns why it has none now.
-    #[inline]
     pub(super) fn take_server(&mut self) -> Option<NoServer> {
-        let (external, _) = changing(&self.upstream)?;
-        let external = Arc::clone(external);
-        self.choose_server(external)
-    }
-
-    fn choose_server(&mut self, external: Arc<External>) -> Option<NoServer> {
-        let live = external.live()?;
+        let (external, live) = changing(&self.upstream)?;
         let share = live.share_without_servers();
         // By chance, and once: a retry does not draw again.
         if share > 0 && !std::mem::replace(&mut self.has_drawn, true) && fastrand::u16(..1000) < share {
@@ -46,9 +39,9 @@ impl Inbound {
         }
         self.seat = None; // what was asked before has nothing open of this request
         if live.line().length() == 0 {
-            self.seat = self.seat_at(&external, self.record.timeline.last());
+            self.seat = self.seat_at(external, self.record.timeline.last());
         }
-        self.seat.is_none().then(|| NoServer::Full(external))
+        self.seat.is_none().then(|| NoServer::Full(Arc::clone(external)))
     }
 
     /// Fails, or waits until there is a server that has room. Gives the body back.
