@@ -27,6 +27,7 @@ PIPED = "localhost/pilotlight-test:piped"  # the demo of the C SDK
 CONF = """[containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 [engine]
+lock_type = "file"
 events_logger = "file"
 """
 
@@ -52,7 +53,9 @@ class Engine:
         self.process = None
         (self.folder / "containers.conf").write_text(CONF)
         self._environ = os.environ | {"CONTAINERS_CONF": str(self.folder / "containers.conf")}
-        self._podman = ["podman", "--root", str(self.folder / "root"), "--runroot", str(self.folder / "run")]
+        # The folder of its state and locks, too: were it the machine's, a reset would look like a reboot to the others.
+        places = {"root": "root", "runroot": "run", "tmpdir": "state"}
+        self._podman = ["podman", *(f"--{name}={self.folder / place}" for name, place in places.items())]
 
     def __enter__(self):
         self.start()
@@ -73,6 +76,9 @@ class Engine:
             subprocess.run(["umount", "-l", place], capture_output=True, check=False)
 
     def start(self):
+        """Where it runs already, nothing."""
+        if self.process and self.process.poll() is None:
+            return
         line = [*self._podman, "system", "service", "--time=0", f"unix://{self.socket}"]
         log = open(self.folder / "engine.log", "ab")
         self.process = subprocess.Popen(line, env=self._environ, stdout=log, stderr=log, start_new_session=True)

@@ -23,6 +23,7 @@ class Containers(Conformance, RuntimeCase):
         cls.engine = cls.enterClassContext(Engine())
 
     def tearDown(self):
+        self.engine.start()  # a test that failed may have left it killed
         self.engine.podman("rm", "--force", "--all", "--time", "0", check=False)
 
     def text(self, **settings):
