@@ -1,4 +1,4 @@
-//! What two settings that are off by default give and cost: `large_bytes` and `verify_replies`.
+//! What settings that are off by default give and cost: `large_bytes`, `verify_replies` and `observer`.
 //!
 //! ```text
 //! cargo run --release -p pilotlight-redis --example options [rounds] [seconds per setting]
@@ -8,6 +8,7 @@
 //!   small reads, without the setting and with `64KiB`; and without anybody who is large.
 //! - `verify_replies`: 64 tasks read 64 bytes each, one at a time; processor time of the client and of the server for a
 //!   read, without the setting and with it; and in a pipeline of 100.
+//! - `observer`: the same reads, told to nobody, to [`Durations`], and to one that makes something of each beginning.
 //!
 //! Settings alternate within each round.
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pilotlight_redis::metrics::{Beginning, Durations, Observer, Ongoing, Operation};
 use pilotlight_redis::{Client, Commands, Config};
 use pilotlight_testkit::Server;
 use tokio::task::JoinSet;
@@ -38,6 +40,8 @@ async fn main() -> Result<(), Failure> {
     let plain = Client::new(config()?)?;
     let apart = Client::new(Config { large_bytes: Some(LARGE_BYTES), ..config()? })?;
     let verified = Client::new(Config { verify_replies: true, ..config()? })?;
+    let measured = Client::new(Config { observer: Some(Arc::new(Durations::default())), ..config()? })?;
+    let hooked = Client::new(Config { observer: Some(Arc::new(Hook)), ..config()? })?;
     plain.set("small", vec![b'x'; SMALL]).await?;
     plain.set("large", vec![b'x'; LARGE]).await?;
     let length = Duration::from_secs(seconds);
@@ -54,13 +58,15 @@ async fn main() -> Result<(), Failure> {
             println!("{round:>5}  {name:<28} {:>9} {p50:>10.1?} {p99:>10.1?} {p999:>10.1?}", took.len());
         }
     }
-    println!("{:>5}  {:<28} {:>9} {:>10} {:>10}", "round", "verify_replies", "reads/s", "client", "server");
+    println!("{:>5}  {:<42} {:>9} {:>10} {:>10}", "round", "reads", "reads/s", "client", "server");
     for round in 1..=rounds {
         for (name, client, pipeline) in [
-            ("false", &plain, 1),
-            ("true", &verified, 1),
-            ("false, pipelines of 100", &plain, PIPELINE),
-            ("true, pipelines of 100", &verified, PIPELINE),
+            ("all off", &plain, 1),
+            ("verify_replies=true", &verified, 1),
+            ("observer=Durations", &measured, 1),
+            ("observer with something of each beginning", &hooked, 1),
+            ("all off, pipelines of 100", &plain, PIPELINE),
+            ("verify_replies=true, pipelines of 100", &verified, PIPELINE),
         ] {
             let before = (cpu_time("self")?, cpu_time(&process)?);
             let reads = reads(client, pipeline, length).await?;
@@ -68,10 +74,30 @@ async fn main() -> Result<(), Failure> {
             let of_client = micros(cpu_time("self")?.saturating_sub(before.0));
             let of_server = micros(cpu_time(&process)?.saturating_sub(before.1));
             let rate = reads as f64 / length.as_secs_f64();
-            println!("{round:>5}  {name:<28} {rate:>9.0} {of_client:>7.2} µs {of_server:>7.2} µs");
+            println!("{round:>5}  {name:<42} {rate:>9.0} {of_client:>7.2} µs {of_server:>7.2} µs");
         }
     }
     Ok(())
+}
+
+/// As a span for each command would be, without what a span costs.
+#[derive(Debug)]
+struct Hook;
+
+struct Begun(Instant);
+
+impl Observer for Hook {
+    fn begun(&self, _: &Beginning<'_>) -> Option<Box<dyn Ongoing>> {
+        Some(Box::new(Begun(Instant::now())))
+    }
+
+    fn ended(&self, _: &Operation<'_>) {}
+}
+
+impl Ongoing for Begun {
+    fn ended(self: Box<Self>, _: &Operation<'_>) {
+        std::hint::black_box(self.0.elapsed());
+    }
 }
 
 /// The times of all small reads, sorted, while others move what is large.
