@@ -278,13 +278,6 @@ fn run_experiments(experiments: &[Box<dyn Experiment>], common: &Common, scope: 
     write(&file, &json)?;
     let mut written = show::write(&file, &common.out, Files::All)?;
     written.insert(0, file);
-    for experiment in experiments {
-        for (name, content) in experiment.files(&report)? {
-            let file = common.out.join(name);
-            write(&file, &content)?;
-            written.push(file);
-        }
-    }
     written.extend(common.flames.then(|| common.flames_folder()));
     if common.json {
         print(&json)?;

@@ -40,17 +40,6 @@ pub trait Experiment {
     /// Adds what follows from what was measured and judged: figures that are wanted, findings in sentences. `about` has
     /// everything of the run but experiments.
     fn conclude(&self, _results: &mut Results, _about: &Report) {}
-    /// Whether [`conclude`](Self::conclude) needs nothing but the groups, so that some of them may be of a run before.
-    fn concludes_from_groups(&self) -> bool {
-        true
-    }
-    /// Files of its own beside the report: names and contents.
-    ///
-    /// # Errors
-    /// They cannot be made.
-    fn files(&self, _report: &Report) -> anyhow::Result<Vec<(String, String)>> {
-        Ok(Vec::new())
-    }
 }
 
 /// What all experiments of a run are told.

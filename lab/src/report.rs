@@ -109,21 +109,6 @@ pub fn maybe(value: Option<f64>) -> String {
     value.map_or_else(|| "–".into(), number)
 }
 
-/// `10.2 MB`, in units of 1,000,000 bytes.
-#[must_use]
-pub fn megabytes(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / 1e6)
-}
-
-/// A bar of at most `width` characters, in eighths of one; what is not zero can be seen.
-#[must_use]
-pub fn bar(value: u64, max: u64, width: usize) -> String {
-    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = if max == 0 { 0 } else { (value as f64 / max as f64 * width as f64 * 8.0).round() as usize };
-    let eighths = if value > 0 { eighths.clamp(1, width * 8) } else { 0 };
-    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
-}
-
 /// Seconds since 1970 as RFC 3339 in UTC.
 #[must_use]
 pub fn timestamp(seconds: u64) -> String {
@@ -168,15 +153,6 @@ mod tests {
             assert_eq!(number(value), text);
         }
         assert_eq!(maybe(None), "–");
-    }
-
-    #[test]
-    fn bars() {
-        assert_eq!(bar(0, 10, 4), "");
-        assert_eq!(bar(10, 10, 4), "████");
-        assert_eq!(bar(5, 10, 4), "██");
-        assert_eq!(bar(1, 1_000_000, 4), "▏");
-        assert_eq!(bar(3, 0, 4), "▏");
     }
 
     #[test]

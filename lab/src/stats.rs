@@ -8,4 +8,4 @@ mod times;
 pub use bootstrap::{Interval, Level, RESAMPLES, median, median_interval, medians_interval, ratio_interval, ratios};
 pub use rank_sum::{least_rank_sum, rank_sum};
 pub use signed_rank::signed_rank;
-pub use times::{Bin, Times};
+pub use times::Times;

@@ -2,26 +2,19 @@
 //! processes and real cold starts, for services in several languages, beside other gateways. `docs/lab/transport.md`
 //! says how to read it.
 
+mod advice;
 mod built;
 pub(crate) mod cases;
 pub(crate) mod client;
-mod compare;
 pub(crate) mod embedded;
 mod experiment;
-mod findings;
-#[cfg(test)]
-mod fixture;
-mod markdown;
 mod measure;
 pub(crate) mod peers;
 mod published;
-mod results;
 pub(crate) mod services;
-mod tables;
 pub(crate) mod target;
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -29,25 +22,19 @@ use anyhow::bail;
 use clap::Args;
 
 use crate::command::{Common, DEFAULT_OUT, DEFAULT_SEED};
-use crate::experiment::judge::Machine as Noisiness;
-use crate::experiment::model::{self, Report, Skipped};
+use crate::experiment::model::{Report, Results, Skipped};
 use crate::experiment::{Experiment, Participant, Plan, Setting};
 use crate::processes::Reaper;
-use cases::{Case, Front, Role, Variant};
-use experiment::Measurements;
-use measure::{Measurement, Requests};
+use cases::{Case, Front, Variant};
+use measure::Requests;
 use peers::Peers;
-use results::{CaseResult, Configuration, Results, SCHEMA};
 use services::{Interpreters, Language, Service, Socket};
 use target::Setup;
-
-const JSON_FILE: &str = "transport.json";
-const MARKDOWN_FILE: &str = "transport.md";
 
 /// What `pilotlight lab transport` takes.
 #[derive(Args, Clone, Debug)]
 pub struct TransportArguments {
-    /// The folder for report.json, transport.json and transport.md; made if it is not there
+    /// The folder for report.json, report.html, report.md and plots; made if it is not there
     #[arg(long, value_name = "DIR", default_value = DEFAULT_OUT)]
     out: PathBuf,
     /// Languages of the services; those that lab/peers/languages/build.sh builds are left out where they are not built
@@ -119,17 +106,6 @@ pub struct Transport {
     requests: (u32, u32, u32),
     peers: bool,
     interpreters: Interpreters,
-    /// While it is measured.
-    run: RefCell<Option<Run>>,
-}
-
-/// What is measured now.
-#[derive(Debug)]
-struct Run {
-    configuration: Configuration,
-    skipped: Vec<Skipped>,
-    software: BTreeMap<String, String>,
-    measurements: Measurements,
 }
 
 impl Transport {
@@ -150,7 +126,6 @@ impl Transport {
             requests: (arguments.requests, arguments.warmup, rounds),
             peers: !arguments.no_peers,
             interpreters: Interpreters { python: arguments.python.clone(), node: arguments.node.clone(), peers: None },
-            run: RefCell::new(None),
         }
     }
 
@@ -163,22 +138,21 @@ impl Transport {
             requests: (50, 5, 10),
             peers: true,
             interpreters: Interpreters { python: "python3".into(), node: "node".into(), peers: None },
-            run: RefCell::new(None),
         }
     }
 
-    fn configuration(&self, setting: &Setting) -> Configuration {
-        let (requests, warmup, rounds) = if setting.quick { (8, 2, 8) } else { self.requests };
-        let services = match (self.services.is_empty(), setting.quick) {
-            (true, true) => vec![Language::Rust],
-            (true, false) => vec![Language::Python, Language::Node, Language::Rust],
-            (false, _) => self.services.clone(),
-        };
-        Configuration { requests, warmup, rounds, services, cases: self.cases.clone(), seed: setting.seed }
+    fn requests(&self, setting: &Setting) -> Requests {
+        let (counted, warmup, rounds) = if setting.quick { (8, 2, 8) } else { self.requests };
+        Requests { counted, warmup, rounds, seed: setting.seed }
     }
 
-    fn find_services(&self, languages: &[Language], setting: &Setting) -> (Vec<Service>, Vec<Skipped>) {
+    fn find_services(&self, setting: &Setting) -> (Vec<Service>, Vec<Skipped>) {
         let interpreters = Interpreters { peers: setting.peers.clone(), ..self.interpreters.clone() };
+        let languages = match (self.services.is_empty(), setting.quick) {
+            (true, true) => &[Language::Rust][..],
+            (true, false) => &[Language::Python, Language::Node, Language::Rust],
+            (false, _) => &self.services,
+        };
         let (mut services, mut skipped) = (Vec::new(), Vec::new());
         for language in languages {
             match services::find(*language, &interpreters, &setting.scratch) {
@@ -192,13 +166,9 @@ impl Transport {
         (services, skipped)
     }
 
-    fn prepare(
-        &self,
-        configuration: &Configuration,
-        setting: &Setting,
-    ) -> anyhow::Result<(Setup, Vec<Skipped>, BTreeMap<String, String>)> {
+    fn prepare(&self, setting: &Setting) -> anyhow::Result<(Setup, Vec<Skipped>)> {
         let scratch = setting.scratch.as_path();
-        let (services, mut skipped) = self.find_services(&configuration.services, setting);
+        let (services, mut skipped) = self.find_services(setting);
         if services.is_empty() {
             let whys: Vec<String> = skipped.iter().map(|s| format!("{}: {} ({})", s.what, s.why, s.install)).collect();
             bail!("there is no service to measure: {}", whys.join("; "));
@@ -216,36 +186,9 @@ impl Transport {
             skipped.extend(missing);
             peers
         };
-        let software = software(&services, &peers);
         let reaper = Rc::new(Reaper::start()?);
         let setup = Setup { scratch: scratch.to_owned(), services, peers, reaper, started: Cell::new(0) };
-        Ok((setup, skipped, software))
-    }
-
-    /// What `transport.json` has; `None` if nothing was measured.
-    fn results(&self, report: &Report) -> Option<Results> {
-        let run = self.run.borrow();
-        let run = run.as_ref()?;
-        let measurements: Vec<Measurement> = run.measurements.iter().map(|lane| lane.borrow().clone()).collect();
-        let conclusions = compare::conclude(&measurements, report.seed, Noisiness::of(&report.noise));
-        Some(Results {
-            schema: SCHEMA,
-            started_at: report.started_at.clone(),
-            duration_seconds: report.duration_seconds,
-            machine: report.machine.clone(),
-            load_average: report.noise.load_average,
-            too_noisy: report.noise.refused.clone(),
-            software: run.software.clone(),
-            configuration: run.configuration.clone(),
-            skipped: run.skipped.clone(),
-            results: measurements.iter().map(CaseResult::of).collect(),
-            comparisons: conclusions.comparisons,
-            controls: conclusions.controls,
-            own_parts: conclusions.own_parts,
-            recommendations: conclusions.recommendations,
-            published: published::PUBLISHED.to_vec(),
-            published_note: published::CAVEAT,
-        })
+        Ok((setup, skipped))
     }
 }
 
@@ -263,7 +206,7 @@ impl Experiment for Transport {
     }
 
     fn participants(&self, setting: &Setting) -> Vec<Participant> {
-        let (services, mut missing) = self.find_services(&self.configuration(setting).services, setting);
+        let (services, mut missing) = self.find_services(setting);
         let python = services.iter().find(|service| service.language == Language::Python);
         let (peers, missing_peers) =
             Peers::find(python.map(|service| service.runtime.program.as_path()), &setting.scratch);
@@ -281,59 +224,23 @@ impl Experiment for Transport {
 
     fn plan(&self, setting: &Setting) -> anyhow::Result<Plan> {
         embedded::unpack(&setting.scratch)?;
-        let configuration = self.configuration(setting);
-        let (setup, skipped, software) = self.prepare(&configuration, setting)?;
-        let variants = variants(&configuration, &setup);
-        let requests = Requests {
-            counted: configuration.requests,
-            warmup: configuration.warmup,
-            rounds: configuration.rounds,
-            seed: setting.seed,
-        };
-        let (groups, measurements) = experiment::groups(&variants, &Rc::new(setup), requests);
-        self.run.replace(Some(Run { configuration, skipped: skipped.clone(), software, measurements }));
-        Ok(Plan { groups, skipped, published: experiment::published_cases() })
+        let (setup, skipped) = self.prepare(setting)?;
+        let variants = variants(&self.cases, &setup);
+        let groups = experiment::groups(&variants, &Rc::new(setup), self.requests(setting));
+        Ok(Plan { groups, skipped, published: published::published() })
     }
 
-    fn files(&self, report: &Report) -> anyhow::Result<Vec<(String, String)>> {
-        let Some(results) = self.results(report).filter(|_| !report.interrupted) else { return Ok(Vec::new()) };
-        let json = format!("{}\n", serde_json::to_string_pretty(&results)?);
-        Ok(vec![(JSON_FILE.into(), json), (MARKDOWN_FILE.into(), markdown::render(&results))])
+    fn conclude(&self, results: &mut Results, _: &Report) {
+        results.findings = advice::findings(results);
     }
-
-    fn concludes_from_groups(&self) -> bool {
-        false // its own report has every request, which the groups have not
-    }
-
-    fn conclude(&self, results: &mut model::Results, about: &Report) {
-        let Some(own) = self.results(about) else { return };
-        let advice = |recommendation: &compare::Recommendation| {
-            let (title, advice) = (recommendation.service.title(), recommendation.transport.advice());
-            format!("{title}: {advice} ({})", recommendation.because)
-        };
-        results.findings = own.recommendations.iter().map(advice).collect();
-        results.findings.extend(findings::warnings(&own));
-    }
-}
-
-fn software(services: &[Service], peers: &Peers) -> BTreeMap<String, String> {
-    let build = if cfg!(debug_assertions) { " (debug build: its figures say nothing)" } else { "" };
-    let mut software = BTreeMap::from([("pilotlight".to_owned(), format!("{}{build}", env!("CARGO_PKG_VERSION")))]);
-    for service in services.iter().filter(|service| service.language != Language::Rust) {
-        let version = format!("{}, {}", service.runtime.version, service.runtime.program.display());
-        software.insert(service.language.title().to_lowercase(), version);
-    }
-    software.extend(peers.versions.iter().map(|(name, version)| ((*name).to_owned(), version.clone())));
-    software
 }
 
 /// What is measured, in the order of the report.
-fn variants(configuration: &Configuration, setup: &Setup) -> Vec<Variant> {
+fn variants(cases: &[Case], setup: &Setup) -> Vec<Variant> {
     let mut variants = Vec::new();
     for service in &setup.services {
-        for case in &configuration.cases {
-            let role = Role::Measured;
-            let variant = |server, front| Variant { case: *case, language: service.language, server, front, role };
+        for case in cases {
+            let variant = |server, front| Variant { case: *case, language: service.language, server, front };
             let servers: Vec<&'static str> = match case {
                 Case::HttpWarm | Case::HttpCold => service.http.iter().map(|server| server.name).collect(),
                 Case::Cached | Case::PipeWarm | Case::PipeCold => vec![service.pipe.name],
@@ -358,7 +265,7 @@ fn variants(configuration: &Configuration, setup: &Setup) -> Vec<Variant> {
 fn peers_beside(case: Case, service: &Service, setup: &Setup, first: bool) -> Vec<Variant> {
     let [nginx, uwsgi, mod_fcgid] = setup.peers.present();
     let by_path = || service.http.iter().filter(|server| server.socket == Socket::InheritedOrPath);
-    let variant = |server, front| Variant { case, language: service.language, server, front, role: Role::Measured };
+    let variant = |server, front| Variant { case, language: service.language, server, front };
     let mut variants = Vec::new();
     if nginx && case == Case::HttpWarm {
         variants.extend(by_path().map(|server| variant(server.name, Front::Nginx)));

@@ -13,7 +13,7 @@ use crate::experiment::model::{Metric, Role, Skipped, Software};
 use crate::experiment::{Amount, Group, Measure, Question, Sample, Variant};
 use crate::processes::usage;
 use crate::stats::{Times, median};
-use crate::transport::cases::{Case, Front, Role as Part, Variant as Kind};
+use crate::transport::cases::{Case, Front, Variant as Kind};
 use crate::transport::peers::Peers;
 use crate::transport::services::{Language, Service};
 use crate::transport::target::{Processes, Target};
@@ -67,7 +67,7 @@ impl Cold<'_> {
                 usual: if [UWSGI, MOD_FCGID].contains(&id) { WEB_SERVER_START } else { START },
             }),
         };
-        let kind = |server, front| Kind { case: Case::HttpCold, language, server, front, role: Part::Measured };
+        let kind = |server, front| Kind { case: Case::HttpCold, language, server, front };
         let target = |case, server, front| -> Rc<Start> {
             let (setup, kind) = (Rc::clone(&lab.setup), Kind { case, ..kind(server, front) });
             Rc::new(move || setup.start(&kind))
@@ -289,7 +289,7 @@ fn cold_start(target: &mut dyn Target) -> anyhow::Result<ColdStart> {
     // A service that did not run before has used nothing before; one that is activated was somebody who listens.
     cpu_us.push(("service".to_owned(), us(before.1, after.1)));
     let phases = target.phases().into_iter().filter(|(name, _)| name != TOTAL).collect();
-    Ok(ColdStart { time: answer.time, phases, cpu_us })
+    Ok(ColdStart { time: answer, phases, cpu_us })
 }
 
 /// Adds values to those of the same name.

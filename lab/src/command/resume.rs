@@ -66,7 +66,7 @@ impl Before {
     pub(super) fn take(&self, experiment: &dyn Experiment, plan: &mut Plan) -> Kept {
         let order = plan.groups.iter().map(|group| group.id.clone()).collect();
         let results = self.0.experiments.iter().find(|results| results.name == experiment.name());
-        let Some(results) = results.filter(|_| experiment.concludes_from_groups()) else {
+        let Some(results) = results else {
             return Kept { order, ..Kept::default() };
         };
         let measured = |group: &Group| results.groups.iter().find(|before| is_whole(before, group));

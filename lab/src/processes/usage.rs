@@ -4,7 +4,6 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde::Serialize;
 
 /// A process as the table of processes has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +15,12 @@ pub struct Process {
 }
 
 /// Memory of some processes, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Resident, pages that several processes share divided among them (`Pss`). 0 if the system does not say.
     pub pss_bytes: u64,
     /// Resident (`VmRSS`).
     pub rss_bytes: u64,
-    /// Address space (`VmSize`).
-    pub vms_bytes: u64,
     /// How many processes.
     pub processes: usize,
 }
@@ -125,7 +122,6 @@ pub fn memory(pids: &[u32]) -> Memory {
         let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { continue };
         sum.processes += 1;
         sum.rss_bytes += field_bytes(&status, "VmRSS:");
-        sum.vms_bytes += field_bytes(&status, "VmSize:");
         sum.pss_bytes +=
             fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).map_or(0, |text| field_bytes(&text, "Pss:"));
     }
@@ -213,7 +209,7 @@ mod tests {
         }
         let memory = memory(&own);
         assert_eq!(memory.processes, 1);
-        assert!(memory.pss_bytes > 0 && memory.pss_bytes <= memory.rss_bytes && memory.rss_bytes < memory.vms_bytes);
+        assert!(memory.pss_bytes > 0 && memory.pss_bytes <= memory.rss_bytes);
     }
 
     #[test]

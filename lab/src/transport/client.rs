@@ -51,15 +51,6 @@ impl From<io::Error> for ExchangeError {
     }
 }
 
-/// A whole answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
-    /// From before the request was written to after its answer was read; connecting is no part of it.
-    pub(crate) time: Duration,
-    /// Head and body.
-    pub(crate) bytes: usize,
-}
-
 /// A client with one connection that it keeps open.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -105,7 +96,7 @@ impl Client {
     ///
     /// # Errors
     /// There is no answer, or it is not 200 with the right body.
-    pub(crate) fn get(&mut self) -> Result<Answer, ExchangeError> {
+    pub(crate) fn get(&mut self) -> Result<Duration, ExchangeError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect()?,
@@ -119,7 +110,7 @@ impl Client {
             self.connection = Some(connection);
         }
         match parsed.status {
-            200 if self.buffer[parsed.head..bytes] == self.body => Ok(Answer { time, bytes }),
+            200 if self.buffer[parsed.head..bytes] == self.body => Ok(time),
             200 => Err(ExchangeError::OtherBody),
             status => {
                 let said = String::from_utf8_lossy(&self.buffer[parsed.head..bytes]);
@@ -284,7 +275,7 @@ mod tests {
             }
         });
         let mut client = Client::new(address, "/", "abc");
-        assert_eq!(client.get().expect("the first").bytes, OK.len());
+        client.get().expect("the first");
         assert_eq!((client.field("x-cache"), client.field("x-other")), (Some("HIT, here"), None));
         client.connection = None;
         assert_eq!(client.get().expect_err("not 200").to_string(), "status 503: busy");

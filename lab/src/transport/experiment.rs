@@ -1,91 +1,75 @@
 //! The five cases as an experiment: for each language a group of warm requests and one of cold starts, because a start
 //! beside it would be seen in a warm request.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::cases::{Case, Front, Role, Variant};
-use super::measure::{Lane, Measurement, Requests};
-use super::published;
+use super::cases::{Case, Front, Variant};
+use super::measure::{Lane, Requests};
 use super::services::Language;
 use super::target::Setup;
-use crate::experiment::model::{self, Metric, Published, Software};
+use crate::experiment::model::{Metric, Role, Software};
 use crate::experiment::{self, Amount, Group, Question};
 
-/// Measurements while they are made, in the order of the report.
-pub(super) type Measurements = Vec<Rc<RefCell<Measurement>>>;
-
-/// A group for each language and kind of case, and what will have been measured in them.
-pub(super) fn groups(variants: &[Variant], setup: &Rc<Setup>, requests: Requests) -> (Vec<Group>, Measurements) {
-    let (mut groups, mut measurements) = (Vec::new(), Vec::new());
+/// A group for each language and kind of case.
+pub(super) fn groups(variants: &[Variant], setup: &Rc<Setup>, requests: Requests) -> Vec<Group> {
+    let mut groups = Vec::new();
     let mut languages: Vec<Language> = variants.iter().map(|variant| variant.language).collect();
     languages.dedup();
     for kind in [Kind::Warm, Kind::Cold] {
         for language in &languages {
-            let wanted =
-                |variant: &&Variant| variant.language == *language && variant.case.is_cold() == (kind == Kind::Cold);
+            let wanted = |variant: &&Variant| variant.language == *language && Kind::of(variant.case) == kind;
             let of_group: Vec<Variant> = variants.iter().filter(wanted).cloned().collect();
             if !of_group.is_empty() {
-                groups.push(group(&of_group, (*language, kind), setup, requests, &mut measurements));
+                groups.push(group(&of_group, (*language, kind), setup, requests));
             }
         }
     }
-    (groups, measurements)
+    groups
 }
 
+/// What is measured beside each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Warm,
     Cold,
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Warm => "warm",
-            Self::Cold => "cold",
-        }
+    pub(super) fn of(case: Case) -> Self {
+        if case.is_cold() { Self::Cold } else { Self::Warm }
+    }
+
+    /// `python-warm`
+    pub(super) fn group_id(self, language: Language) -> String {
+        let kind = if self == Self::Cold { "cold" } else { "warm" };
+        format!("{}-{kind}", language.title().to_lowercase())
     }
 }
 
-fn group(
-    variants: &[Variant],
-    (language, kind): (Language, Kind),
-    setup: &Rc<Setup>,
-    requests: Requests,
-    measurements: &mut Measurements,
-) -> Group {
-    let control = control(variants);
-    let mut lanes = Vec::new();
-    for variant in variants {
-        let lane = Lane::new(variant.clone(), Rc::clone(setup), requests);
-        measurements.push(lane.measurement());
-        let again = (Some(variant.id()) == control.map(Variant::id)).then(|| lane.equal());
-        measurements.extend(again.as_ref().map(Lane::measurement));
-        lanes.push(experiment::Variant {
-            id: variant.id(),
-            title: variant.title(),
-            role: role(variant.front),
-            software: software(variant, setup),
-            measure: Box::new(lane.with(again)),
-        });
-    }
+fn group(variants: &[Variant], (language, kind): (Language, Kind), setup: &Rc<Setup>, requests: Requests) -> Group {
+    let of_variant = |variant: &Variant| experiment::Variant {
+        id: variant.id(),
+        title: variant.title(),
+        role: role(variant.front),
+        software: software(variant, setup),
+        measure: Box::new(Lane::new(variant.clone(), Rc::clone(setup), requests)),
+    };
     let count = requests.in_round(0);
     Group {
-        id: format!("{}-{}", language.title().to_lowercase(), kind.name()),
+        id: kind.group_id(language),
         title: match kind {
             Kind::Warm => format!("{}: a request to a running service", language.title()),
             Kind::Cold => format!("{}: a request that starts its service", language.title()),
         },
         workload: format!("one connection, {count} requests a round, one after another"),
         metrics: match kind {
-            Kind::Warm => vec![Metric::P50Ms, Metric::CpuUs, Metric::MeanMs],
-            Kind::Cold => vec![Metric::ColdMs, Metric::CpuUs],
+            Kind::Warm => vec![Metric::P50Ms, Metric::CpuUs, Metric::MeanMs, Metric::PssBytes],
+            Kind::Cold => vec![Metric::ColdMs, Metric::CpuUs, Metric::PssBytes],
         },
-        control: control.map(Variant::id).unwrap_or_default(),
+        control: control(variants).map(Variant::id).unwrap_or_default(),
         questions: questions(variants, kind),
-        variants: lanes,
+        variants: variants.iter().map(of_variant).collect(),
         amount: Amount {
             rounds: requests.rounds,
             duration: Duration::ZERO,
@@ -102,14 +86,14 @@ fn control(variants: &[Variant]) -> Option<&Variant> {
 }
 
 fn is_ours(variant: &Variant) -> bool {
-    variant.front == Front::Pilotlight && variant.role == Role::Measured
+    variant.front == Front::Pilotlight
 }
 
-fn role(front: Front) -> model::Role {
+fn role(front: Front) -> Role {
     match front {
-        Front::Pilotlight => model::Role::Subject,
-        Front::Bare => model::Role::Floor,
-        Front::Nginx | Front::Uwsgi | Front::ModFcgid => model::Role::Peer,
+        Front::Pilotlight => Role::Subject,
+        Front::Bare => Role::Floor,
+        Front::Nginx | Front::Uwsgi | Front::ModFcgid => Role::Peer,
     }
 }
 
@@ -153,7 +137,7 @@ fn questions(variants: &[Variant], kind: Kind) -> Vec<Question> {
     for cached in ours(Case::Cached) {
         questions.extend(ours(pipe).chain(ours(http)).map(|other| question(time, cached, other)));
     }
-    for peer in variants.iter().filter(|variant| role(variant.front) == model::Role::Peer) {
+    for peer in variants.iter().filter(|variant| role(variant.front) == Role::Peer) {
         let same = |own: &&Variant| {
             is_ours(own) && own.case == peer.case && (own.server == peer.server || peer.case == Case::Cached)
         };
@@ -178,14 +162,41 @@ fn question(metric: Metric, one: &Variant, other: &Variant) -> Question {
     Question::ratio(format!("{} of {} / {}", metric.title(), one.title(), other.title()), metric, one.id(), other.id())
 }
 
-/// The published figures of the five cases.
-pub(super) fn published_cases() -> Vec<Published> {
-    let of = |row: &published::Published| Published {
-        group: String::new(),
-        name: row.case.title().to_owned(),
-        metric: if row.case.is_cold() { Metric::ColdMs } else { Metric::MeanMs },
-        value: row.mean_ms,
-        source: published::CAVEAT.to_owned(),
-    };
-    published::PUBLISHED.iter().map(of).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variant(case: Case, server: &'static str, front: Front) -> Variant {
+        Variant { case, language: Language::Python, server, front }
+    }
+
+    #[test]
+    fn peers_stand_beside_the_same_case_and_the_pipe() {
+        let cold = [
+            variant(Case::PipeCold, "SDK", Front::Pilotlight),
+            variant(Case::PipeCold, "SDK", Front::Bare),
+            variant(Case::HttpCold, "WSGI", Front::Uwsgi),
+        ];
+        let warm = [
+            variant(Case::HttpWarm, "http.server", Front::Pilotlight),
+            variant(Case::HttpWarm, "http.server", Front::Nginx),
+        ];
+        let asked = |variants: &[Variant], kind| {
+            let of_time = |asked: &Question| asked.metric != Metric::CpuUs;
+            let questions = questions(variants, kind).into_iter().filter(of_time);
+            questions.map(|asked| (asked.one, asked.other, asked.difference)).collect::<Vec<_>>()
+        };
+        let pair = |one: &str, other: &str, difference| (one.to_owned(), other.to_owned(), difference);
+        assert_eq!(
+            asked(&cold, Kind::Cold),
+            [
+                pair("pilotlight/python/pipe-cold/SDK", "uwsgi/python/http-cold/WSGI", false),
+                pair("pilotlight/python/pipe-cold/SDK", "no-gateway/python/pipe-cold/SDK", true),
+            ]
+        );
+        assert_eq!(
+            asked(&warm, Kind::Warm),
+            [pair("pilotlight/python/http-warm/http.server", "nginx/python/http-warm/http.server", false)]
+        );
+    }
 }

@@ -1,27 +1,17 @@
-//! One variant, round after round: its requests, and everything that `transport.json` says of them.
+//! One variant, round after round: its requests, and what is taken of them.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 
-use super::cases::{Case, Front, Role, Variant};
-use super::client::ExchangeError;
+use super::cases::{Case, Front, Variant};
 use super::target::{Setup, Target};
 use crate::experiment::model::Metric;
 use crate::experiment::{AROUND, Amount, Measure, Sample};
 use crate::interrupt;
-use crate::processes::usage::{self, Memory};
+use crate::processes::usage;
 use crate::stats::Times;
-
-/// A variant is given up after so many failed requests one after another.
-const MAX_FAILURES_IN_A_ROW: u32 = 3;
-
-const OK: u16 = 200;
-/// Phases beyond these are not told apart: a service may have said them.
-const MAX_PHASES: usize = 16;
 
 /// A request usually takes so long, and one that starts its service, with its end before.
 const USUAL: Duration = Duration::from_millis(1);
@@ -47,113 +37,47 @@ impl Requests {
     }
 }
 
-/// What one variant did.
-#[derive(Clone, Debug)]
-pub(crate) struct Measurement {
-    /// Which.
-    pub(crate) variant: Variant,
-    /// Times of the counted requests that were answered.
-    pub(crate) times: Times,
-    /// The very first request, which is not counted: behind a gateway it starts the service.
-    pub(crate) first: Option<Duration>,
-    /// Statuses of counted requests.
-    pub(crate) statuses: BTreeMap<u16, u64>,
-    /// Counted requests that failed, by reason.
-    pub(crate) errors: BTreeMap<String, u64>,
-    /// Bytes of counted answers.
-    pub(crate) bytes: u64,
-    /// Rounds, in order.
-    pub(crate) rounds: Vec<Round>,
-    /// Memory of the service after its first warm-up.
-    pub(crate) memory_before: Memory,
-    /// Memory of the service at the end.
-    pub(crate) memory_after: Memory,
-    /// Memory of the gateway at the end.
-    pub(crate) memory_gateway: Memory,
-    /// From the first counted request to the last, with everything between.
-    pub(crate) elapsed: Duration,
-    /// Times of phases of cold requests, as the front says them, by name; in their order.
-    pub(crate) phases: Vec<(String, Times)>,
-    /// Why it was given up.
-    pub(crate) failed: Option<String>,
-}
-
-/// One round of one variant; `None` where nothing was answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Round {
-    /// Median of the times.
-    pub(crate) median_ms: Option<f64>,
-    /// CPU time of the gateway for a request.
-    pub(crate) gateway_cpu_us: Option<f64>,
-    /// CPU time of the service for a request, in cold cases from its start.
-    pub(crate) service_cpu_us: Option<f64>,
-}
-
-impl Measurement {
-    /// Nothing measured yet.
-    pub(crate) fn new(variant: Variant) -> Self {
-        Self {
-            variant,
-            times: Times::new(),
-            first: None,
-            statuses: BTreeMap::new(),
-            errors: BTreeMap::new(),
-            bytes: 0,
-            rounds: Vec::new(),
-            memory_before: Memory::default(),
-            memory_after: Memory::default(),
-            memory_gateway: Memory::default(),
-            elapsed: Duration::ZERO,
-            phases: Vec::new(),
-            failed: None,
-        }
-    }
-
-    /// Adds a time of a phase.
-    pub(crate) fn phase(&mut self, name: String, milliseconds: f64) {
-        let time = Duration::from_secs_f64(milliseconds.max(0.0) / 1000.0);
-        let known = self.phases.iter().position(|(known, _)| *known == name);
-        let index = match known {
-            Some(index) => index,
-            None if self.phases.len() < MAX_PHASES => {
-                self.phases.push((name, Times::new()));
-                self.phases.len() - 1
-            }
-            None => return,
-        };
-        self.phases[index].1.record(time);
-    }
-}
-
 /// A variant while it is measured.
 pub(crate) struct Lane {
     variant: Variant,
     setup: Rc<Setup>,
     requests: Requests,
-    measurement: Rc<RefCell<Measurement>>,
     /// Started with the first round.
     target: Option<Box<dyn Target>>,
-    failures_in_a_row: u32,
     round: u32,
-    /// The second of two equals, until the runner takes it.
-    equal: RefCell<Option<Box<Lane>>>,
 }
 
-/// What came of a round: its figures, the times of its requests, and the phases of its cold starts.
-struct Counted {
-    figures: Round,
+/// What came of a round.
+#[derive(Default)]
+struct Round {
     times: Times,
+    /// CPU time of the gateway.
+    gateway: Duration,
+    /// CPU time of the service, in cold cases from its start.
+    service: Duration,
+    /// Memory of the service.
+    memory: u64,
     phases: Vec<(String, f64)>,
 }
 
 impl Measure for Lane {
     fn measure(&mut self, _: Amount) -> anyhow::Result<Sample> {
-        let counted = self.next_round();
-        if let Err(error) = &counted {
-            self.measurement.borrow_mut().failed = Some(format!("{error:#}"));
-            self.target = None;
-        }
-        counted.map(|counted| self.sample(counted))
+        // Where it fails, its programs end.
+        let mut target = match self.target.take() {
+            Some(target) => target,
+            None => {
+                let mut target = self.setup.start(&self.variant)?;
+                target.request()?;
+                target
+            }
+        };
+        let round = match self.variant.case.is_cold() {
+            true => self.cold_round(target.as_mut())?,
+            false => self.warm_round(target.as_mut())?,
+        };
+        self.target = Some(target);
+        self.round += 1;
+        Ok(self.sample(round))
     }
 
     fn beside(&self, _: Amount) -> Duration {
@@ -163,81 +87,31 @@ impl Measure for Lane {
     }
 
     fn again(&self) -> Option<Box<dyn Measure>> {
-        Some(self.equal.take()?)
+        Some(Box::new(Self::new(self.variant.clone(), Rc::clone(&self.setup), self.requests)))
     }
 }
 
 impl Lane {
     pub(crate) fn new(variant: Variant, setup: Rc<Setup>, requests: Requests) -> Self {
-        Self {
-            measurement: Rc::new(RefCell::new(Measurement::new(variant.clone()))),
-            variant,
-            setup,
-            requests,
-            target: None,
-            failures_in_a_row: 0,
-            round: 0,
-            equal: RefCell::new(None),
-        }
+        Self { variant, setup, requests, target: None, round: 0 }
     }
 
-    /// Another one that does the same with programs of its own.
-    pub(crate) fn equal(&self) -> Self {
-        let variant = Variant { role: Role::Control, ..self.variant.clone() };
-        Self::new(variant, Rc::clone(&self.setup), self.requests)
-    }
-
-    /// With the second of two equals.
-    pub(crate) fn with(self, equal: Option<Self>) -> Self {
-        Self { equal: RefCell::new(equal.map(Box::new)), ..self }
-    }
-
-    /// What is measured.
-    pub(crate) fn measurement(&self) -> Rc<RefCell<Measurement>> {
-        Rc::clone(&self.measurement)
-    }
-
-    fn next_round(&mut self) -> anyhow::Result<Counted> {
-        let mut target = match self.target.take() {
-            Some(target) => target,
-            None => {
-                let mut target = self.setup.start(&self.variant)?;
-                self.measurement.borrow_mut().first = Some(target.request()?.time);
-                target
-            }
-        };
-        let counted = if self.variant.case.is_cold() {
-            self.cold_round(target.as_mut())?
-        } else {
-            self.warm_round(target.as_mut())?
-        };
-        counted.figures.median_ms.context("no request of a round was answered")?;
-        self.measurement.borrow_mut().rounds.push(counted.figures);
-        self.target = Some(target);
-        self.round += 1;
-        Ok(counted)
-    }
-
-    fn sample(&self, counted: Counted) -> Sample {
-        let Counted { figures, times, phases } = counted;
+    fn sample(&self, round: Round) -> Sample {
+        let Round { times, gateway, service, memory, phases } = round;
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / times.count() as f64;
         let time = if self.variant.case.is_cold() { Metric::ColdMs } else { Metric::P50Ms };
-        let both = figures.gateway_cpu_us.zip(figures.service_cpu_us).map(|(gateway, service)| gateway + service);
-        let value = |metric: Metric, value: Option<f64>| Some((metric, value?));
-        let gateway = figures.gateway_cpu_us.filter(|_| has_gateway(self.variant.front));
-        let process = |name: &str, us: Option<f64>| Some((name.to_owned(), us?));
+        let mut cpu_us = vec![("service".to_owned(), each(service))];
+        if has_gateway(self.variant.front) {
+            cpu_us.insert(0, ("gateway".to_owned(), each(gateway)));
+        }
         Sample {
-            values: [
-                value(time, figures.median_ms),
-                value(Metric::CpuUs, both),
-                value(Metric::MeanMs, Some(times.mean_ms())),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
-            cpu_us: [process("gateway", gateway), process("service", figures.service_cpu_us)]
-                .into_iter()
-                .flatten()
-                .collect(),
+            values: vec![
+                (time, times.median_ms()),
+                (Metric::CpuUs, each(gateway + service)),
+                (Metric::MeanMs, times.mean_ms()),
+                (Metric::PssBytes, memory as f64),
+            ],
+            cpu_us,
             phases_ms: phases,
             requests: times.count(),
             times: Some(times),
@@ -245,7 +119,7 @@ impl Lane {
         }
     }
 
-    fn warm_round(&mut self, target: &mut dyn Target) -> anyhow::Result<Counted> {
+    fn warm_round(&self, target: &mut dyn Target) -> anyhow::Result<Round> {
         for _ in 0..self.requests.warmup.max(1) {
             interrupt::check()?;
             target.request()?;
@@ -253,101 +127,41 @@ impl Lane {
         let cached = self.variant.case == Case::Cached;
         ensure!(target.was_cached() == cached, "the answer {} from memory", if cached { "is not" } else { "is" });
         let processes = target.processes();
-        if self.round == 0 {
-            self.measurement.borrow_mut().memory_before = usage::memory(&processes.service);
-        }
         let (gateway, service) = (usage::cpu_time(&processes.gateway), usage::cpu_time(&processes.service));
-        let begin = Instant::now();
-        let mut times = Times::new();
+        let mut round = Round::default();
         for _ in 0..self.requests.in_round(self.round) {
             interrupt::check()?;
-            self.counted(target, &mut times)?;
+            round.times.record(target.request()?);
         }
-        let elapsed = begin.elapsed();
-        let gateway = usage::cpu_time(&processes.gateway).saturating_sub(gateway);
-        let service = usage::cpu_time(&processes.service).saturating_sub(service);
-        let mut measurement = self.measurement.borrow_mut();
-        measurement.elapsed += elapsed;
-        measurement.memory_after = usage::memory(&processes.service);
-        measurement.memory_gateway = usage::memory(&processes.gateway);
-        Ok(Counted { figures: figures(&times, gateway, service), times, phases: Vec::new() })
+        round.gateway = usage::cpu_time(&processes.gateway).saturating_sub(gateway);
+        round.service = usage::cpu_time(&processes.service).saturating_sub(service);
+        round.memory = usage::memory(&processes.service).pss_bytes;
+        Ok(round)
     }
 
-    fn cold_round(&mut self, target: &mut dyn Target) -> anyhow::Result<Counted> {
+    fn cold_round(&self, target: &mut dyn Target) -> anyhow::Result<Round> {
         // The very first request was one start already.
         for _ in 1..if self.round == 0 { self.requests.warmup } else { 0 } {
             interrupt::check()?;
             target.make_cold()?;
             target.request()?;
         }
-        let (mut gateway, mut service) = (Duration::ZERO, Duration::ZERO);
-        let begin = Instant::now();
-        let (mut times, mut phases) = (Times::new(), Vec::new());
-        for number in 0..self.requests.in_round(self.round) {
+        let mut round = Round::default();
+        for _ in 0..self.requests.in_round(self.round) {
             interrupt::check()?;
             target.make_cold()?;
             let before = target.processes();
             ensure!(before.service.is_empty(), "the service runs although it was stopped");
             let used = usage::cpu_time(&before.gateway);
-            self.counted(target, &mut times)?;
-            phases.extend(target.phases());
+            round.times.record(target.request()?);
+            round.phases.extend(target.phases());
             let after = target.processes();
-            gateway += usage::cpu_time(&after.gateway).saturating_sub(used);
-            service += usage::cpu_time(&after.service);
-            if number == 0 {
-                let mut measurement = self.measurement.borrow_mut();
-                measurement.memory_after = usage::memory(&after.service);
-                measurement.memory_gateway = usage::memory(&after.gateway);
-            }
+            round.gateway += usage::cpu_time(&after.gateway).saturating_sub(used);
+            round.service += usage::cpu_time(&after.service);
+            round.memory = usage::memory(&after.service).pss_bytes;
         }
-        let mut measurement = self.measurement.borrow_mut();
-        measurement.elapsed += begin.elapsed();
-        if self.round == 0 {
-            measurement.memory_before = measurement.memory_after;
-        }
-        for (name, milliseconds) in &phases {
-            measurement.phase(name.clone(), *milliseconds);
-        }
-        Ok(Counted { figures: figures(&times, gateway, service), times, phases })
+        Ok(round)
     }
-
-    /// A request that counts. A failed one counts as an error; several one after another are an end.
-    fn counted(&mut self, target: &mut dyn Target, times: &mut Times) -> anyhow::Result<()> {
-        let mut measurement = self.measurement.borrow_mut();
-        match target.request() {
-            Ok(answer) => {
-                self.failures_in_a_row = 0;
-                *measurement.statuses.entry(OK).or_default() += 1;
-                times.record(answer.time);
-                measurement.times.record(answer.time);
-                measurement.bytes += answer.bytes as u64;
-            }
-            Err(e) => {
-                // What is said with a status is another text for each request.
-                let what = if let Some(ExchangeError::Status(status, _)) = e.downcast_ref() {
-                    *measurement.statuses.entry(*status).or_default() += 1;
-                    format!("status {status}")
-                } else {
-                    format!("{e:#}")
-                };
-                *measurement.errors.entry(what).or_default() += 1;
-                self.failures_in_a_row += 1;
-                ensure!(
-                    self.failures_in_a_row < MAX_FAILURES_IN_A_ROW,
-                    "{MAX_FAILURES_IN_A_ROW} requests in a row failed: {e:#}"
-                );
-            }
-        }
-        Ok(())
-    }
-}
-
-fn figures(times: &Times, gateway: Duration, service: Duration) -> Round {
-    if times.is_empty() {
-        return Round::default();
-    }
-    let each = |time: Duration| Some(time.as_secs_f64() * 1e6 / times.count() as f64);
-    Round { median_ms: Some(times.median_ms()), gateway_cpu_us: each(gateway), service_cpu_us: each(service) }
 }
 
 /// Whether a front's CPU time is a gateway's: without a gateway there is none.
@@ -366,16 +180,5 @@ mod tests {
         let rounds: Vec<u32> = (0..requests.rounds).map(|round| requests.in_round(round)).collect();
         assert_eq!(rounds, [7, 7, 6, 6, 6, 6, 6, 6]);
         assert_eq!(rounds.iter().sum::<u32>(), 50);
-    }
-
-    #[test]
-    fn cpu_time_is_that_of_answered_requests() {
-        let mut times = Times::new();
-        let none = figures(&times, Duration::from_micros(50), Duration::ZERO);
-        assert_eq!(none, Round::default());
-        times.record(Duration::from_millis(1));
-        times.record(Duration::from_millis(1));
-        let round = figures(&times, Duration::from_micros(50), Duration::from_micros(10));
-        assert_eq!((round.gateway_cpu_us, round.service_cpu_us), (Some(25.0), Some(5.0)));
     }
 }

@@ -16,7 +16,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::cases::{Case, Front, Variant};
-use super::client::Answer;
 use super::peers::Peers;
 use super::services::{Server, Service};
 use crate::processes::Reaper;
@@ -30,7 +29,7 @@ pub(crate) trait Target {
     ///
     /// # Errors
     /// There is none, or another one than the service gives.
-    fn request(&mut self) -> anyhow::Result<Answer>;
+    fn request(&mut self) -> anyhow::Result<Duration>;
 
     /// Stops the service, so that the next request has to start it; comes back when its process is gone.
     ///

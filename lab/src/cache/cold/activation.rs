@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::experiment::model::{Skipped, Software};
 use crate::processes::{self, Held, Program, UNWANTED_ENVIRONMENT, usage};
 use crate::service::answer_body;
-use crate::transport::client::{Answer, Client};
+use crate::transport::client::Client;
 use crate::transport::target::{LISTEN_LIMIT, Processes, Target, free_address, listens};
 
 const SYSTEMD: &str = "systemd-socket-activate";
@@ -84,7 +85,7 @@ impl Activation {
 }
 
 impl Target for Activation {
-    fn request(&mut self) -> anyhow::Result<Answer> {
+    fn request(&mut self) -> anyhow::Result<Duration> {
         let Some((held, client)) = &mut self.running else { anyhow::bail!("nobody listens") };
         client.get().map_err(|e| {
             let said = held.output();

@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::BytesMut;
@@ -20,7 +20,7 @@ use pilotlight_pipe::hello::Welcome;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::cases::Case;
-use super::super::client::{Answer, REQUEST_TIMEOUT, read_answer};
+use super::super::client::{REQUEST_TIMEOUT, read_answer};
 use super::super::services::Server;
 use super::{Processes, Target, text};
 use crate::processes::{Direct, Reaper, Started};
@@ -72,7 +72,7 @@ impl Bare {
         Direct::new(&self.server.command, &variables, output)
     }
 
-    fn http(&mut self, listener: UnixListener, path: &str) -> anyhow::Result<Answer> {
+    fn http(&mut self, listener: UnixListener, path: &str) -> anyhow::Result<Duration> {
         let service = self.service(&[])?.listening(listener.into())?;
         let mut buffer = vec![0; MAX_FRAME];
         // With the start goes this process's copy of the listener: if the service ends early, the connection is refused
@@ -85,10 +85,10 @@ impl Bare {
         let time = begin.elapsed();
         self.keep(socket);
         ensure!(buffer[..bytes].ends_with(answer_body().as_bytes()), "another body than the service's");
-        Ok(Answer { time, bytes })
+        Ok(time)
     }
 
-    fn pipe(&mut self, listener: &UnixListener, path: &str) -> anyhow::Result<Answer> {
+    fn pipe(&mut self, listener: &UnixListener, path: &str) -> anyhow::Result<Duration> {
         let variables = [
             ("PILOTLIGHT_SOCKET", path),
             ("PILOTLIGHT_TOKEN", TOKEN),
@@ -117,12 +117,12 @@ impl Bare {
         );
         let (status, _, body) = decode_response(payload)?;
         ensure!(status == 200 && body == answer_body().as_bytes(), "another answer than the service's: {status}");
-        Ok(Answer { time, bytes: response.length as usize })
+        Ok(time)
     }
 }
 
 impl Target for Bare {
-    fn request(&mut self) -> anyhow::Result<Answer> {
+    fn request(&mut self) -> anyhow::Result<Duration> {
         self.make_cold()?;
         let path = self.dir.join("service.sock");
         if path.exists() {

@@ -4,11 +4,12 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::bail;
 
 use super::super::cases::Case;
-use super::super::client::{Answer, Client};
+use super::super::client::Client;
 use super::super::services::Server;
 use super::{LISTEN_LIMIT, Processes, Target, free_address, listens, text};
 use crate::processes::{Held, Program, usage};
@@ -49,7 +50,7 @@ impl Nginx {
 }
 
 impl Target for Nginx {
-    fn request(&mut self) -> anyhow::Result<Answer> {
+    fn request(&mut self) -> anyhow::Result<Duration> {
         Ok(self.client.get()?)
     }
 

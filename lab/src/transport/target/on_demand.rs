@@ -2,8 +2,9 @@
 //! started anew; its own start is not measured, only its application's.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::super::client::{Answer, Client};
+use super::super::client::Client;
 use super::super::peers::OnDemandPeer;
 use super::{LISTEN_LIMIT, Processes, Target, free_address, listens};
 use crate::processes::{Held, usage};
@@ -27,7 +28,7 @@ impl OnDemand {
 }
 
 impl Target for OnDemand {
-    fn request(&mut self) -> anyhow::Result<Answer> {
+    fn request(&mut self) -> anyhow::Result<Duration> {
         match &mut self.running {
             Some((_, client)) => {
                 client.get().map_err(|e| anyhow::anyhow!("{e} ({})", OnDemandPeer::last_words(&self.dir)))

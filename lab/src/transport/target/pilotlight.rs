@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 use super::super::cases::Case;
-use super::super::client::{Answer, Client};
+use super::super::client::Client;
 use super::super::services::{Server, Socket};
 use super::admin::Admin;
 use super::{LISTEN_LIMIT, Processes, Target, text};
@@ -52,7 +52,7 @@ impl Pilotlight {
 }
 
 impl Target for Pilotlight {
-    fn request(&mut self) -> anyhow::Result<Answer> {
+    fn request(&mut self) -> anyhow::Result<Duration> {
         Ok(self.client.get()?)
     }
 
