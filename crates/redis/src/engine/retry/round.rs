@@ -186,7 +186,7 @@ impl Work<'_, '_, '_> {
         match &*group.members {
             [only] => self.submission(&only.it),
             members => {
-                let replies = members.iter().map(|member| self.submission(&member.it).replies).sum();
+                let replies = members.iter().map(|member| self.replies(&member.it)).sum();
                 Submission { replies, skip: 0, kind: Kind::Many, timeout: self.remaining() }
             }
         }
@@ -194,9 +194,14 @@ impl Work<'_, '_, '_> {
 
     /// One request by itself.
     pub(super) fn submission(&self, it: &Try) -> Submission {
-        let (replies, kind) = self.requests[it.index].payload.replies();
+        let (_, kind) = self.requests[it.index].payload.replies();
         let skip = u32::from(it.attempts.is_asking);
-        Submission { replies: replies + skip, skip, kind, timeout: self.remaining() }
+        Submission { replies: self.replies(it), skip, kind, timeout: self.remaining() }
+    }
+
+    /// How many it is answered with, that to ASKING among them.
+    fn replies(&self, it: &Try) -> u32 {
+        self.requests[it.index].payload.replies().0 + u32::from(it.attempts.is_asking)
     }
 
     pub(super) fn encode(&self, it: &Try, out: &mut Out) {
@@ -209,10 +214,16 @@ impl Work<'_, '_, '_> {
     fn grouped(&self, tries: Tries) -> (SmallVec<[Group; 1]>, Failures) {
         let mut failures = Failures::new();
         let mut groups: SmallVec<[Group; 1]> = SmallVec::new();
-        for it in tries {
+        let mut tries = tries.into_iter();
+        while let Some(it) = tries.next() {
             match self.lane(&it) {
                 Ok(lane) => match groups.iter_mut().find(|group| Arc::ptr_eq(&group.lane, &lane)) {
-                    Some(group) => group.members.push(Member { it, end: 0 }),
+                    Some(group) => {
+                        if group.members.len() == 1 {
+                            group.members.reserve(tries.len() + 1);
+                        }
+                        group.members.push(Member { it, end: 0 });
+                    }
                     None => groups.push(Group::alone(lane, it, 0)),
                 },
                 Err(error) => failures.push((it, Failure::NoRoute(error))),

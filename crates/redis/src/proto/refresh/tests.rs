@@ -97,8 +97,8 @@ fn the_first_second_of_an_outage_is_no_storm() {
         Outcome::Unchanged
     });
     let in_first = starts.iter().filter(|at| **at < ms(1000)).count();
-    assert!((8..=13).contains(&in_first), "{starts:?}");
-    assert!(starts.len() <= 55, "{} in 5 s", starts.len());
+    assert!((12..=20).contains(&in_first), "{starts:?}");
+    assert!(starts.len() <= 80, "{} in 5 s", starts.len());
 }
 
 /// Some nodes know of the successor, the others will in a moment; but one that is cut off contradicts for ever.
@@ -174,6 +174,7 @@ fn a_promotion_is_seen_within_200_ms_for_outages_as_long_as_the_node_time_out() 
     for promotion in [10, 100, 500, 1000, 2000, 5000, 10_000, 15_000] {
         let (delay, _) = delay_after_promotion(ms(promotion));
         assert!(delay <= ms(200), "after {promotion} ms: {delay:?}");
+        assert!(delay <= ms(80) || promotion > 6000, "after {promotion} ms: {delay:?}");
     }
 }
 
