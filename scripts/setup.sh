@@ -407,6 +407,8 @@ for_lint() {
   need node nodejs "syntax of the JavaScript files"
   need shellcheck shellcheck "shell scripts"
   need valgrind valgrind "instructions of the hot paths"
+  need h2load nghttp2-client "instructions of the hot paths"
+  need redis-server redis-server "instructions of the hot paths"
   install_packages
   make_venv
   if ! has_modules pyflakes; then

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::callgrind::Callgrind;
 use crate::processes::first_line;
+use crate::stats::median;
 
 /// A path that takes so much more or less has changed.
 const MAX_CHANGE: f64 = 0.03;
@@ -24,6 +25,9 @@ pub(super) struct Baseline {
     /// Instructions by path.
     pub(super) counts: BTreeMap<String, f64>,
 }
+
+/// Instructions by path.
+pub(super) type Counts = Vec<(String, f64)>;
 
 /// What counts depend on besides the sources.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +119,10 @@ pub(super) struct Row {
 }
 
 impl Row {
+    pub(super) fn has_changed(&self) -> bool {
+        matches!(self.verdict, Verdict::More | Verdict::Less)
+    }
+
     fn change(&self) -> Option<f64> {
         self.before.map(|before| self.now / before - 1.0)
     }
@@ -133,6 +141,14 @@ pub(super) fn compare(baseline: Option<&Baseline>, counts: &[(String, f64)]) -> 
         row
     };
     counts.iter().map(row).collect()
+}
+
+/// Of paths that were counted again, the median of all counts.
+pub(super) fn take_medians(counts: &mut Counts, again: &[Counts]) {
+    for (name, first) in counts {
+        let more = again.iter().flatten().filter(|(of, _)| of == name).map(|(_, count)| *count);
+        *first = median(&std::iter::once(*first).chain(more).collect::<Vec<_>>()).unwrap_or(*first);
+    }
 }
 
 pub(super) fn table(rows: &[Row]) -> String {
@@ -194,6 +210,13 @@ mod tests {
         check(1000.0, 970.0, Verdict::Same);
         check(1000.0, 969.0, Verdict::Less);
         assert_eq!(compare(None, &counts(&[("hit", 1.0)]))[0].verdict, Verdict::New);
+    }
+
+    #[test]
+    fn a_path_that_is_counted_again_has_the_median() {
+        let mut found = counts(&[("hit", 1000.0), ("pipe", 90.0)]);
+        take_medians(&mut found, &[counts(&[("hit", 940.0)]), counts(&[("hit", 950.0)])]);
+        assert_eq!(found, counts(&[("hit", 950.0), ("pipe", 90.0)]));
     }
 
     #[test]
