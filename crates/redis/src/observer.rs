@@ -148,7 +148,7 @@ impl Operation<'_> {
         let attributes = [
             ("db.system.name", Some(Cow::Borrowed("redis"))),
             ("db.operation.name", Some(Cow::Borrowed(&*self.name))),
-            ("db.namespace", Some(self.database.to_string().into())),
+            ("db.namespace", Some(if self.database == 0 { "0".into() } else { self.database.to_string().into() })),
             ("server.address", host.map(Cow::Borrowed)),
             ("server.port", port.map(Cow::Borrowed)),
             ("db.response.status_code", status),

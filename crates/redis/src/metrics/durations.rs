@@ -1,11 +1,14 @@
 //! Histograms of durations, one for each combination of attributes.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
-use crate::observer::{Observer, Operation};
+use crate::observer::{Observer, Operation, error_type};
 
 /// Upper bounds of the histograms' buckets in seconds, as the conventions advise; above the last there is one more
 /// bucket.
@@ -15,7 +18,8 @@ pub const BOUNDS: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0
 pub const MAX_SERIES: usize = 2000;
 
 /// An [`Observer`] that keeps a histogram for each combination of attributes, for an exporter that asks now and then.
-/// It takes a lock at each operation: for very many threads, one of your own may do better.
+/// It takes a lock at each operation, for some tens of nanoseconds, and allocates for the first one of a combination:
+/// for very many threads, one of your own may do better.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -36,7 +40,16 @@ pub const MAX_SERIES: usize = 2000;
 /// ```
 #[derive(Debug, Default)]
 pub struct Durations {
-    series: Mutex<HashMap<Attributes, Histogram>>,
+    hasher: RandomState,
+    all: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    /// By the hash of what tells them apart, so that nothing is allocated to find one.
+    series: HashMap<u64, SmallVec<[(Attributes, Histogram); 1]>>,
+    count: usize,
+    overflow: Option<Histogram>,
 }
 
 type Attributes = Vec<(&'static str, String)>;
@@ -72,14 +85,17 @@ impl Durations {
     /// All histograms, in the order of their attributes.
     #[must_use]
     pub fn snapshot(&self) -> Vec<DurationSeries> {
-        let series = |(attributes, histogram): (&Attributes, &Histogram)| DurationSeries {
-            attributes: attributes.clone(),
+        let series = |attributes: Attributes, histogram: &Histogram| DurationSeries {
+            attributes,
             buckets: histogram.buckets,
             sum: histogram.sum,
         };
-        let mut all: Vec<_> = self.series.lock().iter().map(series).collect();
-        all.sort_by(|a, b| a.attributes.cmp(&b.attributes));
-        all
+        let all = self.all.lock();
+        let known = all.series.values().flatten().map(|(attributes, histogram)| series(attributes.clone(), histogram));
+        let overflow = all.overflow.iter().map(|it| series(vec![("otel.metric.overflow", "true".to_owned())], it));
+        let mut found: Vec<_> = known.chain(overflow).collect();
+        found.sort_by(|a, b| a.attributes.cmp(&b.attributes));
+        found
     }
 }
 
@@ -93,15 +109,36 @@ impl DurationSeries {
 
 impl Observer for Durations {
     fn ended(&self, operation: &Operation<'_>) {
-        let attributes: Attributes = operation.attributes().map(|(name, value)| (name, value.into_owned())).collect();
-        let mut series = self.series.lock();
-        let is_one_too_many = series.len() >= MAX_SERIES && !series.contains_key(&attributes);
-        let attributes = if is_one_too_many { vec![("otel.metric.overflow", "true".to_owned())] } else { attributes };
-        let histogram = series.entry(attributes).or_default();
         let seconds = operation.duration.as_secs_f64();
         let bucket = BOUNDS.iter().position(|&bound| seconds <= bound).unwrap_or(BOUNDS.len());
+        let failed =
+            operation.error.map(|error| (error_type(error.kind()), error.server().map(|server| server.code())));
+        let hash = self.hasher.hash_one((&*operation.name, operation.node, operation.database, failed));
+        let mut all = self.all.lock();
+        let histogram = all.of(hash, operation);
         histogram.buckets[bucket] += 1;
         histogram.sum += operation.duration;
+    }
+}
+
+impl All {
+    fn of(&mut self, hash: u64, operation: &Operation<'_>) -> &mut Histogram {
+        let Self { series, count, overflow } = self;
+        let is_it = |(attributes, _): &(Attributes, Histogram)| {
+            operation.attributes().eq(attributes.iter().map(|(name, value)| (*name, Cow::Borrowed(value.as_str()))))
+        };
+        let known = series.get(&hash).and_then(|alike| alike.iter().position(is_it));
+        if known.is_none() && *count >= MAX_SERIES {
+            return overflow.get_or_insert_default();
+        }
+        let alike = series.entry(hash).or_default();
+        let at = known.unwrap_or_else(|| {
+            let attributes = operation.attributes().map(|(name, value)| (name, value.into_owned())).collect();
+            alike.push((attributes, Histogram::default()));
+            *count += 1;
+            alike.len() - 1
+        });
+        &mut alike[at].1
     }
 }
 
@@ -150,5 +187,6 @@ mod tests {
         assert_eq!(all.len(), MAX_SERIES + 1);
         let overflow = all.iter().find(|series| series.attributes[0].0 == "otel.metric.overflow").unwrap();
         assert_eq!(overflow.count(), 10);
+        assert_eq!(durations.all.lock().series.len(), MAX_SERIES, "what overflows is not kept");
     }
 }
