@@ -37,6 +37,7 @@ mod git;
 pub mod history;
 pub mod instructions;
 pub mod interrupt;
+pub mod lambda;
 pub mod layers;
 pub mod load;
 pub mod machine;

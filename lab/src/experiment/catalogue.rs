@@ -10,6 +10,7 @@ use crate::factors::{Factors, Study};
 use crate::front::Front;
 use crate::gateway::Gateway;
 use crate::instructions::Instructions;
+use crate::lambda::Lambda;
 use crate::layers::Layers;
 use crate::rest::Rest;
 use crate::transport::Transport;
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Eviction),
         Box::new(Front),
         Box::new(Transport::among_others()),
+        Box::new(Lambda),
         Box::new(Rest::among_others()),
         Box::new(Clients::among_others()),
         Box::new(Tool),

@@ -14,6 +14,8 @@ macro_rules! files {
 }
 
 files![
+    "lab/lambda/node/app.mjs",
+    "lab/lambda/python/app.py",
     "lab/peers/gateways/activate.py",
     "lab/peers/http/pipe/flask_app.py",
     "lab/peers/http/pipe/heavy.py",
