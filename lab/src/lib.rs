@@ -41,6 +41,7 @@ pub mod lambda;
 pub mod layers;
 pub mod load;
 pub mod machine;
+pub mod mcp;
 pub mod processes;
 pub mod profile;
 pub mod progress;

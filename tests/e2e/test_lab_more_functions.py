@@ -1,4 +1,4 @@
-"""`pilotlight lab lambda`: real, short runs. Times are not looked at."""
+"""`pilotlight lab lambda` and `pilotlight lab mcp`: real, short runs. Times are not looked at."""
 
 import unittest
 
@@ -33,6 +33,16 @@ class Functions(test_lab_report.Lab):
         [once] = group["variants"][0]["rounds"]
         self.assertEqual(once["instances"], 100)
         self.assertEqual([(figure["wanted"], figure["met"]) for figure in found["figures"]], [("≥ 100", True)])
+
+    def test_a_call_over_http_stands_beside_the_programs_own_streams(self):
+        [group] = self.measured("mcp")["groups"]
+        self.assertEqual([v["id"] for v in group["variants"]], ["session", "stateless", "bare", "session (again)"])
+        for variant in group["variants"][:2]:
+            self.assertEqual(sorted(variant["cpu_us"]), ["adapter", "gateway", "program"])
+            self.assertGreater(min(variant["cpu_us"].values()), 0)
+        asked = [(c["one"], c["metric"], c["difference"]) for c in group["comparisons"]]
+        over_http = ("session", "stateless")
+        self.assertEqual(asked, [(one, metric, True) for metric in ("cpu-us", "p50-ms") for one in over_http])
 
     def test_what_is_not_installed_is_named(self):
         done = self.lab("lambda", "--list", "--peers", str(self.folder / "lab" / "peers"))

@@ -12,6 +12,7 @@ use crate::gateway::Gateway;
 use crate::instructions::Instructions;
 use crate::lambda::Lambda;
 use crate::layers::Layers;
+use crate::mcp::Mcp;
 use crate::rest::Rest;
 use crate::transport::Transport;
 
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Front),
         Box::new(Transport::among_others()),
         Box::new(Lambda),
+        Box::new(Mcp),
         Box::new(Rest::among_others()),
         Box::new(Clients::among_others()),
         Box::new(Tool),

@@ -20,6 +20,7 @@ const MEASURED: &[Measured] = &[
     ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),
     ("lambda", &[&GATEWAY, &SERVICES], &["crates/lambda", "lab/lambda"]),
+    ("mcp", &[&GATEWAY, &SERVICES], &["crates/stdio"]),
     ("rest", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "examples/users"]),
     ("redis", &[&REDIS], &[]),
     ("factors", &[&REDIS], &["examples/users"]),

@@ -60,6 +60,7 @@ files![
     "sdk/python/pilotlight/websocket.py",
     "sdk/python/pilotlight/wsgi.py",
     "sdk/python/pilotlight/zygote.py",
+    "tests/e2e/stdio_program.py",
 ];
 
 /// Writes all of them below `folder`.
