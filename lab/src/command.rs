@@ -157,6 +157,21 @@ A busy machine does not matter here; --noisy-anyway compares on one.")]
 
 Nothing else should run meanwhile. Everything that is started ends with it.")]
     Transport(Box<TransportArguments>),
+    /// What the gateway adds to a warm function of AWS Lambda, in Python and Node; a hundred invocations at once
+    #[command(after_help = "Examples, in a checkout:
+  scripts/lambda-clients.sh target/lambda            installs the vendor's runtime clients
+  pilotlight lab lambda                              two minutes
+  pilotlight lab lambda --groups python --rounds 30
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Lambda(Common),
+    /// A tool call of an MCP server: over HTTP, in a session and without one, and on the program's own streams
+    #[command(after_help = "Examples:
+  pilotlight lab mcp                                 a minute
+  pilotlight lab mcp --rounds 30 --secs 0.5
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Mcp(Common),
     /// The published REST scenarios on SQLite and Redis, beside services in other stacks: req/s, CPU time, percentiles
     #[command(after_help = "Examples:
   pilotlight lab rest --list                         what there is to measure, and what is missing for it
@@ -242,6 +257,8 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         }
         Some(Mode::Factors(common)) => one("factors", common),
         Some(Mode::Study(common)) => run_experiments(&[Box::new(Study::alone())], common, Scope::Alone),
+        Some(Mode::Lambda(common)) => one("lambda", common),
+        Some(Mode::Mcp(common)) => one("mcp", common),
         Some(Mode::Transport(arguments)) => {
             run_experiments(&[Box::new(Transport::asked(arguments))], &arguments.common(), Scope::Alone)
         }

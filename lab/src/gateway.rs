@@ -3,6 +3,7 @@
 //! zygote, under load and behind bounds. `docs/lab/gateway.md` has the groups, `docs/adr/0072` why they are here.
 
 mod bodies;
+pub(crate) mod caller;
 mod figures;
 pub(crate) mod idle;
 pub(crate) mod loads;
@@ -32,7 +33,7 @@ const FEW_ROUNDS: u32 = 3;
 const ROUNDS: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 /// The system's: a version manager's shim in front of it would add its own start.
-const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
 /// The Python with Flask that `lab/setup.sh` makes, in `lab/peers`.
 const VENV_PYTHON: &str = "http/target/venv/bin/python";
 const SETUP: &str = "lab/setup.sh of a checkout";
@@ -166,7 +167,7 @@ impl Lab {
         Ok(Self { scratch, files: setting.scratch.clone(), cores: Cores::here(), service, amount, of })
     }
 
-    fn server_core(&self) -> Option<usize> {
+    pub(crate) fn server_core(&self) -> Option<usize> {
         self.cores.map(|cores| cores.server)
     }
 
@@ -180,17 +181,17 @@ impl Lab {
     }
 
     /// An embedded file.
-    fn file(&self, path: &str) -> String {
+    pub(crate) fn file(&self, path: &str) -> String {
         self.files.join(path).display().to_string()
     }
 
     /// A gateway on the servers' core.
-    fn start(&self, tables: &str) -> anyhow::Result<Running> {
+    pub(crate) fn start(&self, tables: &str) -> anyhow::Result<Running> {
         Running::start(&self.scratch, self.server_core(), &format!("{}{tables}", running::head("64MiB")))
     }
 
     /// A gateway whose starts are measured: it has both cores.
-    fn start_anywhere(&self, tables: &str) -> anyhow::Result<Running> {
+    pub(crate) fn start_anywhere(&self, tables: &str) -> anyhow::Result<Running> {
         Running::start(&self.scratch, None, &format!("{}{tables}", running::head("64MiB")))
     }
 }

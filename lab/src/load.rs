@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use crate::stats::Times;
 
+pub(crate) use answer::request_length;
 pub(crate) use ask::ask;
 pub(crate) use requests::in_turn;
 pub use requests::{Next, Requests, get};

@@ -11,7 +11,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -65,12 +65,32 @@ impl Program {
     /// # Errors
     /// The system refuses.
     pub fn start(&self) -> anyhow::Result<Held> {
+        self.start_with(|command, output| {
+            command.stdin(Stdio::null()).stdout(output);
+        })
+    }
+
+    /// The same with pipes to its standard input and from its standard output.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn start_piped(&self) -> anyhow::Result<(Held, ChildStdin, ChildStdout)> {
+        let mut held = self.start_with(|command, _| {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        })?;
+        let pipes = held.child.stdin.take().zip(held.child.stdout.take());
+        let (input, output) = pipes.with_context(|| format!("{} has no pipes", self.name))?;
+        Ok((held, input, output))
+    }
+
+    fn start_with(&self, streams: impl FnOnce(&mut Command, File)) -> anyhow::Result<Held> {
         fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
         let output = File::create(&self.output).with_context(|| format!("cannot write {}", self.output.display()))?;
         let mut command = Command::new(own_program()?);
         command.arg(HOLD).arg(std::process::id().to_string()).args(&self.command);
-        command.current_dir(&self.dir).process_group(0).stdin(Stdio::null());
-        command.stdout(output.try_clone()?).stderr(output);
+        command.current_dir(&self.dir).process_group(0);
+        streams(&mut command, output.try_clone()?);
+        command.stderr(output);
         for name in UNWANTED_ENVIRONMENT {
             command.env_remove(name);
         }

@@ -1,2 +1,2 @@
-// The function that lab/lambda.py measures with: it answers at once.
+// The function that `pilotlight lab lambda` measures with: it answers at once.
 export const handler = async () => ({ statusCode: 200, body: JSON.stringify({ pid: process.pid }) });

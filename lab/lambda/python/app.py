@@ -1,4 +1,4 @@
-"""The function that lab/lambda.py measures with: it answers at once, or waits for others like it."""
+"""The function that `pilotlight lab lambda` measures with: it answers at once, or waits for others like it."""
 
 import json
 import os

@@ -10,7 +10,9 @@ use crate::factors::{Factors, Study};
 use crate::front::Front;
 use crate::gateway::Gateway;
 use crate::instructions::Instructions;
+use crate::lambda::Lambda;
 use crate::layers::Layers;
+use crate::mcp::Mcp;
 use crate::rest::Rest;
 use crate::transport::Transport;
 
@@ -26,6 +28,8 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Eviction),
         Box::new(Front),
         Box::new(Transport::among_others()),
+        Box::new(Lambda),
+        Box::new(Mcp),
         Box::new(Rest::among_others()),
         Box::new(Clients::among_others()),
         Box::new(Tool),

@@ -19,6 +19,8 @@ const MEASURED: &[Measured] = &[
     ("eviction", &[], &["crates/cache", "lab/peers/cache"]),
     ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),
+    ("lambda", &[&GATEWAY, &SERVICES], &["crates/lambda", "lab/lambda"]),
+    ("mcp", &[&GATEWAY, &SERVICES], &["crates/stdio"]),
     ("rest", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "examples/users"]),
     ("redis", &[&REDIS], &[]),
     ("factors", &[&REDIS], &["examples/users"]),

@@ -94,7 +94,7 @@ impl Running {
     }
 
     /// All others of the tree.
-    pub(super) fn service_pids(&self) -> Vec<u32> {
+    pub(crate) fn service_pids(&self) -> Vec<u32> {
         self.pids(false)
     }
 
@@ -104,7 +104,7 @@ impl Running {
         all.filter(|pid| is_own(pid) == own).collect()
     }
 
-    pub(super) fn dial(&self) -> anyhow::Result<TcpStream> {
+    pub(crate) fn dial(&self) -> anyhow::Result<TcpStream> {
         let socket = TcpStream::connect_timeout(&self.address, ANSWER_LIMIT).context("cannot connect")?;
         socket.set_read_timeout(Some(ANSWER_LIMIT))?;
         socket.set_write_timeout(Some(ANSWER_LIMIT))?;
@@ -129,7 +129,7 @@ impl Running {
 }
 
 /// The content of an answer that ends with its connection and is to be good.
-pub(super) fn body(mut begun: Vec<u8>, mut socket: TcpStream) -> anyhow::Result<String> {
+pub(crate) fn body(mut begun: Vec<u8>, mut socket: TcpStream) -> anyhow::Result<String> {
     socket.read_to_end(&mut begun).context("no whole answer")?;
     let text = String::from_utf8_lossy(&begun);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -150,7 +150,7 @@ pub(crate) fn wait(what: &str, mut holds: impl FnMut() -> bool) -> anyhow::Resul
 }
 
 /// A new folder with a short name: paths of sockets must be short.
-pub(super) fn new_folder(scratch: &Path) -> anyhow::Result<TempDir> {
+pub(crate) fn new_folder(scratch: &Path) -> anyhow::Result<TempDir> {
     use std::os::unix::fs::PermissionsExt as _;
     let mut builder = tempfile::Builder::new();
     let open = builder.prefix("g").rand_bytes(4).permissions(fs::Permissions::from_mode(0o755));

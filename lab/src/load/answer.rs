@@ -73,6 +73,21 @@ impl Answer {
     }
 }
 
+/// The length of the request at the front of what was read, if all of it is there: for a server as bare as this load.
+///
+/// # Errors
+/// Its length is no number.
+pub(crate) fn request_length(input: &[u8]) -> anyhow::Result<Option<usize>> {
+    let Some(end) = memmem::find(input, END) else { return Ok(None) };
+    let (head, body) = (&input[..end + 2], end + END.len());
+    let length = match field(head, b"content-length") {
+        Some(length) => Some(number(length).context("a length that is no number")?),
+        None if field(head, b"transfer-encoding").is_some() => chunks(&input[body..])?,
+        None => Some(0),
+    };
+    Ok(length.map(|length| body.saturating_add(length)).filter(|length| *length <= input.len()))
+}
+
 /// How an answer looked, to know the next one by it without parsing. Where the head ends, its status and its
 /// `content-length` have to be the same, at the same place; dates and other values may differ.
 #[derive(Clone, Debug)]
@@ -168,6 +183,20 @@ mod tests {
             "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\na\r\n0123456789\r\n0\r\n\r\n",
             404,
         );
+    }
+
+    #[test]
+    fn requests_of_all_kinds() {
+        for text in [
+            "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
+            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        ] {
+            let length = |of: &str| request_length(of.as_bytes()).expect("a request");
+            assert!((0..text.len()).all(|part| length(&text[..part]).is_none()), "{text}");
+            assert_eq!(length(&format!("{text}GET")), Some(text.len()));
+        }
+        assert!(request_length(b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n").is_err());
     }
 
     #[test]

@@ -14,6 +14,8 @@ macro_rules! files {
 }
 
 files![
+    "lab/lambda/node/app.mjs",
+    "lab/lambda/python/app.py",
     "lab/peers/gateways/activate.py",
     "lab/peers/http/pipe/flask_app.py",
     "lab/peers/http/pipe/heavy.py",
@@ -58,6 +60,7 @@ files![
     "sdk/python/pilotlight/websocket.py",
     "sdk/python/pilotlight/wsgi.py",
     "sdk/python/pilotlight/zygote.py",
+    "tests/e2e/stdio_program.py",
 ];
 
 /// Writes all of them below `folder`.
