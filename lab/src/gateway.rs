@@ -190,7 +190,7 @@ impl Lab {
     }
 
     /// A gateway whose starts are measured: it has both cores.
-    fn start_anywhere(&self, tables: &str) -> anyhow::Result<Running> {
+    pub(crate) fn start_anywhere(&self, tables: &str) -> anyhow::Result<Running> {
         Running::start(&self.scratch, None, &format!("{}{tables}", running::head("64MiB")))
     }
 }

@@ -19,6 +19,7 @@ const MEASURED: &[Measured] = &[
     ("eviction", &[], &["crates/cache", "lab/peers/cache"]),
     ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),
+    ("containers", &[&GATEWAY, &SERVICES], &["crates/containers"]),
     ("rest", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "examples/users"]),
     ("redis", &[&REDIS], &[]),
     ("factors", &[&REDIS], &["examples/users"]),
