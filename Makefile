@@ -1,7 +1,7 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help site recording screenshots run test test-all test-kubernetes adversary h2spec soak test-msrv check-migration lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
+.PHONY: help site recording screenshots run test test-all test-kubernetes adversary h2spec soak soak-long test-msrv check-migration lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -50,6 +50,12 @@ soak: ## the gateway in 1,000 random cycles, the Redis client under chaos for mi
 	CHAOS_SECONDS=$(or $(TIME),600) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --release -p pilotlight-redis --test it chaos -- --nocapture
 	cargo test --release -p pilotlight-redis --test it soak_ -- --ignored
 	GROUP_SCHEDULES=10000 cargo test --release -p pilotlight-supervisor --lib policy::groups -- --nocapture
+
+soak-long: ## hours: certificates renewed, a week without their authority, deploys, engines of containers killed; needs root, Podman, Pebble, libfaketime; ONLY="deploys" some of tests/soak
+	@cargo build --quiet --release -p pilotlight
+	@for name in $(or $(ONLY),acme_soak acme_away deploys containers); do \
+	  PILOTLIGHT=$(CURDIR)/target/release/pilotlight target/venv/bin/python -B tests/soak/$$name.py || failed="$$failed $$name"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 test-msrv: ## published crates with the Rust that `rust-version` names; rustup fetches it once, 600 MB below target-tools
 	@scripts/features.py --oldest

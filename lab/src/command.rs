@@ -136,6 +136,13 @@ A busy machine does not matter here; --noisy-anyway compares on one.")]
 
 A busy machine does not matter here; --noisy-anyway compares on one.")]
     Eviction(Common),
+    /// What the gateway adds to an engine of containers: a start and an unpause, beside bare calls of the same API
+    #[command(after_help = "Examples:
+  sudo pilotlight lab containers                     with Podman, an engine of its own; two minutes
+  sudo pilotlight lab containers --groups unpause
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Containers(Common),
     /// What can be told apart on this machine: equal servers, and one that does 5 % more work
     #[command(after_help = equals::HELP)]
     Equals(EqualsArguments),
@@ -234,6 +241,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
     match &arguments.mode {
         Some(Mode::All(common)) => run_experiments(&catalogue::all(), common, Scope::All),
         Some(Mode::Cache(common)) => one("cache", common),
+        Some(Mode::Containers(common)) => one("containers", common),
         Some(Mode::Eviction(common)) => one("eviction", common),
         Some(Mode::Front(common)) => one("front", common),
         Some(Mode::Gateway(arguments)) => {

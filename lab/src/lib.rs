@@ -24,6 +24,7 @@ pub mod capacity;
 pub mod clients;
 pub mod command;
 pub mod compare;
+pub mod containers;
 pub mod cores;
 pub mod equals;
 pub mod eviction;

@@ -4,6 +4,7 @@ use super::Experiment;
 use crate::cache::Cache;
 use crate::capacity::Capacity;
 use crate::clients::{Clients, Tool, Tunnel};
+use crate::containers::Containers;
 use crate::equals::Equals;
 use crate::eviction::Eviction;
 use crate::factors::{Factors, Study};
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Transport::among_others()),
         Box::new(Lambda),
         Box::new(Mcp),
+        Box::new(Containers),
         Box::new(Rest::among_others()),
         Box::new(Clients::among_others()),
         Box::new(Tool),

@@ -21,6 +21,7 @@ const MEASURED: &[Measured] = &[
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),
     ("lambda", &[&GATEWAY, &SERVICES], &["crates/lambda", "lab/lambda"]),
     ("mcp", &[&GATEWAY, &SERVICES], &["crates/stdio"]),
+    ("containers", &[&GATEWAY, &SERVICES], &["crates/containers"]),
     ("rest", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "examples/users"]),
     ("redis", &[&REDIS], &[]),
     ("factors", &[&REDIS], &["examples/users"]),

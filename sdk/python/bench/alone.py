@@ -20,11 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[2] / "lab"))
-import procfs  # noqa: E402
-from programs import Program, free_port  # noqa: E402
+from programs import CpuTime, Program, free_port
 
+HERE = Path(__file__).resolve().parent
 TOKEN = "0123456789abcdef" * 2
 WELCOME, REQUEST, RESPONSE, END = 2, 3, 4, 1
 FIELDS = [("accept", "*/*"), ("x-request-id", TOKEN), ("x-forwarded-for", "127.0.0.1"), ("x-forwarded-proto", "http")]
@@ -130,9 +128,9 @@ def measure(options, variants):
             for name in names:
                 variants[name].load(*place, 0.2)
                 pids = variants[name].program.pids
-                before = procfs.CpuTime.of(pids)
+                before = CpuTime.of(pids)
                 count = variants[name].load(*place, options.secs)
-                taken = procfs.CpuTime.of(pids).since(before) / count * 1e6
+                taken = CpuTime.of(pids).since(before) / count * 1e6
                 if number:
                     found.setdefault(place, {}).setdefault(name, []).append(taken)
     return found

@@ -22,12 +22,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from programs import CpuTime, Failed, Program, free_port
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path.insert(0, str(ROOT / "lab"))
-import procfs  # noqa: E402
-from programs import Failed, Program, free_port  # noqa: E402
-
 SDK = HERE.parent
 
 
@@ -123,9 +121,9 @@ class Bench:
         load = self.ab if name == "uwsgi bare" else self.load
         load(port, prefix + target, connections, 0.3)
         pids = [pid for program in programs for pid in program.pids]
-        before, begun = procfs.CpuTime.of(pids), time.monotonic()
+        before, begun = CpuTime.of(pids), time.monotonic()
         count = load(port, prefix + target, connections, self.options.secs)
-        return procfs.CpuTime.of(pids).since(before) / count * 1e6, count / (time.monotonic() - begun)
+        return CpuTime.of(pids).since(before) / count * 1e6, count / (time.monotonic() - begun)
 
     def load(self, port, target, connections, secs):
         if self.group == "websocket":

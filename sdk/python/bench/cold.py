@@ -19,11 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[2] / "lab"))
-import procfs  # noqa: E402
-from programs import Program, free_port  # noqa: E402
+from programs import CpuTime, Program, executable, free_port
 
+HERE = Path(__file__).resolve().parent
 PLAIN = """
 import pilotlight
 pilotlight.serve(lambda request: (200, {"content-type": "text/plain"}, "hello, world\\n"))
@@ -70,7 +68,7 @@ def await_rest(program, count):
     until = time.monotonic() + IDLE_SECONDS
     while len(program.pids) > count:
         if time.monotonic() > until:
-            raise RuntimeError(f"{program.name} does not become idle: {list(map(procfs.executable, program.pids))}")
+            raise RuntimeError(f"{program.name} does not become idle: {list(map(executable, program.pids))}")
         time.sleep(0.02)
 
 
@@ -123,9 +121,9 @@ def main():
             for number in range(options.rounds + 1):
                 for name, (program, port, target) in variants.items():
                     await_rest(program, at_rest[name])
-                    before = procfs.CpuTime.of(program.pids)
+                    before = CpuTime.of(program.pids)
                     taken = ask(port, target)
-                    cpu = procfs.CpuTime.of(program.pids).since(before)
+                    cpu = CpuTime.of(program.pids).since(before)
                     if number:
                         found[name].append((taken, cpu * 1000))
         finally:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Deploys and rollbacks while requests run: failed requests, broken releases that got one, times of rollbacks.
 
-    lab/deploys.py --requests 1000000 --broken 100 --minutes 15
+    target/venv/bin/python tests/soak/deploys.py --requests 1000000 --broken 100 --minutes 15
 
 Clients keep their connections and have 16 requests under way on each. Meanwhile a broken release is deployed, a good
 one, and gone back to, again and again; there are ten kinds of broken. Every answer has to be 200 and the name of a
@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
 from harness import BINARY, PYTHON, Gateway, config, route, service  # noqa: E402

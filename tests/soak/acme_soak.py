@@ -4,7 +4,7 @@
 A real gateway, a real Pebble without delays, clients that verify every certificate. Each connection asks for a name by
 chance, and sends requests in pieces of fifty. Prints one line of JSON; exit code 1 if anything failed.
 
-    PILOTLIGHT=target/release/pilotlight target/venv/bin/python lab/acme_soak.py --names 1000 --requests 1000000
+    PILOTLIGHT=target/release/pilotlight target/venv/bin/python tests/soak/acme_soak.py --names 1000 --requests 1000000
 """
 
 import argparse
@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
 from harness import BINARY, Gateway, config  # noqa: E402
 from pebble import Pebble  # noqa: E402

@@ -7,7 +7,7 @@ valid for ten days. The clock goes on in steps of ten minutes; after each one ev
 the same clock. From the first day to the eighth nobody reaches the authority. Prints one line of JSON; exit code 1 if a
 name was not served, or had no new certificate in the end.
 
-    PILOTLIGHT=target/debug/pilotlight target/venv/bin/python lab/acme_away.py
+    PILOTLIGHT=target/debug/pilotlight target/venv/bin/python tests/soak/acme_away.py
 """
 
 import argparse
@@ -22,7 +22,7 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
 import pebble as pebbles  # noqa: E402
 import ports  # noqa: E402
