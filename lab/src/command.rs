@@ -71,6 +71,15 @@ pub enum Mode {
 
 Nothing else should run meanwhile. Everything that is started ends with it.")]
     Cache(Common),
+    /// From a saved file to the first byte of the new program, under `pilotlight dev` and started by hand
+    #[command(after_help = "Examples:
+  lab/setup.sh                                       Flask, in a checkout; without it Node and Rust are left
+  pilotlight lab saves                               30 saves of each kind of project; two minutes
+  pilotlight lab saves --groups node --rounds 60
+  pilotlight lab saves --quick                       does everything work? some seconds
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Saves(Common),
     /// TLS, HTTP/2, handshakes and files, beside other gateways
     #[command(after_help = "Examples:
   pilotlight lab front --groups tls,tls-h2           a stored answer over TLS, beside nginx, HAProxy and H2O
@@ -221,6 +230,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         Some(Mode::Cache(common)) => one("cache", common),
         Some(Mode::Eviction(common)) => one("eviction", common),
         Some(Mode::Front(common)) => one("front", common),
+        Some(Mode::Saves(common)) => one("saves", common),
         Some(Mode::Gateway(arguments)) => {
             run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common, Scope::Alone)
         }
