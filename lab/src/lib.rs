@@ -40,6 +40,7 @@ pub mod interrupt;
 pub mod layers;
 pub mod load;
 pub mod machine;
+pub mod php;
 pub mod processes;
 pub mod profile;
 pub mod progress;

@@ -11,6 +11,7 @@ use crate::front::Front;
 use crate::gateway::Gateway;
 use crate::instructions::Instructions;
 use crate::layers::Layers;
+use crate::php::Php;
 use crate::rest::Rest;
 use crate::saves::Saves;
 use crate::transport::Transport;
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Cache),
         Box::new(Eviction),
         Box::new(Front),
+        Box::new(Php::usual()),
         Box::new(Saves),
         Box::new(Transport::among_others()),
         Box::new(Rest::among_others()),
