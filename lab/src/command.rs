@@ -27,6 +27,7 @@ use crate::history::{self, HistoryArguments};
 use crate::instructions::{Instructions, InstructionsArguments};
 use crate::interrupt;
 use crate::machine;
+use crate::php::{Php, PhpArguments};
 use crate::rest::{Rest, RestArguments};
 use crate::show::{self, Files, ShowArguments};
 use crate::transport::{Transport, TransportArguments};
@@ -71,6 +72,25 @@ pub enum Mode {
 
 Nothing else should run meanwhile. Everything that is started ends with it.")]
     Cache(Common),
+    /// WordPress and a script of one word behind the gateway and behind nginx; cold starts; many idle sites
+    #[command(after_help = "Examples, as root:
+  scripts/setup.sh test                              installs PHP, WordPress, its database and nginx, in a checkout
+  pilotlight lab php                                 everything, in a quarter of an hour
+  pilotlight lab php --groups page,word --rounds 12
+  pilotlight lab php --groups sites --sites 1000     memory of idle sites
+  pilotlight lab php --quick                         does everything work? a minute
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Php(PhpArguments),
+    /// From a saved file to the first byte of the new program, under `pilotlight dev` and started by hand
+    #[command(after_help = "Examples:
+  lab/setup.sh                                       Flask, in a checkout; without it Node and Rust are left
+  pilotlight lab saves                               30 saves of each kind of project; two minutes
+  pilotlight lab saves --groups node --rounds 60
+  pilotlight lab saves --quick                       does everything work? some seconds
+
+Nothing else should run meanwhile. Everything that is started ends with it.")]
+    Saves(Common),
     /// TLS, HTTP/2, handshakes and files, beside other gateways
     #[command(after_help = "Examples:
   pilotlight lab front --groups tls,tls-h2           a stored answer over TLS, beside nginx, HAProxy and H2O
@@ -244,6 +264,10 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         Some(Mode::Containers(common)) => one("containers", common),
         Some(Mode::Eviction(common)) => one("eviction", common),
         Some(Mode::Front(common)) => one("front", common),
+        Some(Mode::Php(arguments)) => {
+            run_experiments(&[Box::new(Php::asked(arguments))], &arguments.common, Scope::Alone)
+        }
+        Some(Mode::Saves(common)) => one("saves", common),
         Some(Mode::Gateway(arguments)) => {
             run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common, Scope::Alone)
         }

@@ -149,10 +149,18 @@ impl Experiment for Gateway {
     }
 }
 
-fn venv(setting: &Setting) -> Result<String, Skipped> {
-    let python = setting.peers.as_ref().map(|peers| peers.join(VENV_PYTHON)).filter(|python| python.exists());
+/// That Python.
+///
+/// # Errors
+/// It is not there.
+pub(crate) fn venv(setting: &Setting) -> Result<String, Skipped> {
+    let python = setting
+        .peers
+        .as_ref()
+        .and_then(|peers| std::path::absolute(peers.join(VENV_PYTHON)).ok())
+        .filter(|python| python.exists());
     let python = python.and_then(|python| python.to_str().map(str::to_owned));
-    python.ok_or_else(|| Skipped::new("zygote and frozen services", "there is no Python with Flask", SETUP))
+    python.ok_or_else(|| Skipped::new("services with Flask", "there is no Python with Flask", SETUP))
 }
 
 impl Lab {

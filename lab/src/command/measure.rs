@@ -20,7 +20,7 @@ const ROUNDS_OF_ALL: u32 = MIN_ROUNDS as u32;
 const DURATION_OF_ALL: Duration = Duration::from_millis(300);
 const LONGEST_SHORTENED: Duration = Duration::from_secs(1);
 /// What `lab all` leaves out: of which experiment, which group of it, and why.
-const LEFT_OUT: [(&str, &str, &str); 12] = [
+const LEFT_OUT: [(&str, &str, &str); 13] = [
     ("layers", "instructions", "callgrind takes ten minutes for it"),
     ("gateway", "chunks-upload-http", CHUNKS),
     ("gateway", "chunks-upload-pipe", CHUNKS),
@@ -29,6 +29,7 @@ const LEFT_OUT: [(&str, &str, &str); 12] = [
     ("instructions", EVERY_GROUP, "it takes two minutes, and any machine counts the same at any time"),
     ("capacity", EVERY_GROUP, "it takes ten minutes"),
     ("eviction", EVERY_GROUP, "it takes ten minutes, and any machine finds the same at any time"),
+    ("php", EVERY_GROUP, "it takes a quarter of an hour, and it needs WordPress and its database"),
     ("tool", "bench", TOOL),
     ("tool", "agree", TOOL),
     ("tool", "fill", TOOL),

@@ -14,7 +14,9 @@ use crate::instructions::Instructions;
 use crate::lambda::Lambda;
 use crate::layers::Layers;
 use crate::mcp::Mcp;
+use crate::php::Php;
 use crate::rest::Rest;
+use crate::saves::Saves;
 use crate::transport::Transport;
 
 /// Every experiment, in the order of `--list` and of the report. A new one is one more line.
@@ -28,6 +30,8 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Cache),
         Box::new(Eviction),
         Box::new(Front),
+        Box::new(Php::usual()),
+        Box::new(Saves),
         Box::new(Transport::among_others()),
         Box::new(Lambda),
         Box::new(Mcp),

@@ -18,6 +18,8 @@ const MEASURED: &[Measured] = &[
     ("cache", &[&GATEWAY, &SERVICES], &["sdk/python"]),
     ("eviction", &[], &["crates/cache", "lab/peers/cache"]),
     ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
+    ("php", &[&GATEWAY, &SERVICES], &["crates/cgi"]),
+    ("saves", &[&GATEWAY, &SERVICES], &["crates/dev", "crates/cli", "sdk/python"]),
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),
     ("lambda", &[&GATEWAY, &SERVICES], &["crates/lambda", "lab/lambda"]),
     ("mcp", &[&GATEWAY, &SERVICES], &["crates/stdio"]),

@@ -18,7 +18,7 @@ use crate::{cores, interrupt};
 const WAIT_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-pub(super) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+pub(crate) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /// A running gateway, in a folder that goes with it.
 #[derive(Debug)]
@@ -31,12 +31,12 @@ pub(crate) struct Running {
 
 /// The answer to one request on a connection of its own.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(crate) struct Answered {
     /// From connecting to the first byte, in milliseconds.
-    pub(super) first_byte_ms: f64,
+    pub(crate) first_byte_ms: f64,
     /// When the first byte was there.
-    pub(super) at_ns: i64,
-    pub(super) body: String,
+    pub(crate) at_ns: i64,
+    pub(crate) body: String,
 }
 
 /// How every configuration here begins: one worker, and so much memory for answers.
@@ -62,7 +62,7 @@ pub(crate) fn route(path: &str, service: &str, cache: &str) -> String {
 }
 
 impl Running {
-    pub(super) fn start(scratch: &Path, core: Option<usize>, configuration: &str) -> anyhow::Result<Self> {
+    pub(crate) fn start(scratch: &Path, core: Option<usize>, configuration: &str) -> anyhow::Result<Self> {
         Self::start_in(new_folder(scratch)?, core, configuration)
     }
 
@@ -105,27 +105,39 @@ impl Running {
     }
 
     pub(crate) fn dial(&self) -> anyhow::Result<TcpStream> {
-        let socket = TcpStream::connect_timeout(&self.address, ANSWER_LIMIT).context("cannot connect")?;
-        socket.set_read_timeout(Some(ANSWER_LIMIT))?;
-        socket.set_write_timeout(Some(ANSWER_LIMIT))?;
-        Ok(socket)
+        dial(self.address)
     }
 
     pub(super) fn ask(&self) -> anyhow::Result<Answered> {
-        let begin = Instant::now();
-        let mut socket = self.dial()?;
-        socket.write_all(REQUEST)?;
-        let mut first = vec![0; 4096];
-        let read = socket.read(&mut first).context("no answer")?;
-        let (first_byte_ms, at_ns) = (begin.elapsed().as_secs_f64() * 1e3, monotonic_ns());
-        first.truncate(read);
-        Ok(Answered { first_byte_ms, at_ns, body: body(first, socket)? })
+        ask(self.address, REQUEST)
     }
 
     /// Until its service has been idle for long enough.
-    pub(super) fn wait_until_stopped(&self) -> anyhow::Result<()> {
+    pub(crate) fn wait_until_stopped(&self) -> anyhow::Result<()> {
         wait("the service is stopped when idle", || self.service_pids().is_empty())
     }
+}
+
+fn dial(address: SocketAddr) -> anyhow::Result<TcpStream> {
+    let socket = TcpStream::connect_timeout(&address, ANSWER_LIMIT).context("cannot connect")?;
+    socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+    socket.set_write_timeout(Some(ANSWER_LIMIT))?;
+    Ok(socket)
+}
+
+/// One request that closes its connection.
+///
+/// # Errors
+/// Nobody listens, or there is no good answer within 20 s.
+pub(crate) fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<Answered> {
+    let begin = Instant::now();
+    let mut socket = dial(address)?;
+    socket.write_all(request)?;
+    let mut first = vec![0; 4096];
+    let read = socket.read(&mut first).context("no answer")?;
+    let (first_byte_ms, at_ns) = (begin.elapsed().as_secs_f64() * 1e3, monotonic_ns());
+    first.truncate(read);
+    Ok(Answered { first_byte_ms, at_ns, body: body(first, socket)? })
 }
 
 /// The content of an answer that ends with its connection and is to be good.
@@ -133,7 +145,8 @@ pub(crate) fn body(mut begun: Vec<u8>, mut socket: TcpStream) -> anyhow::Result<
     socket.read_to_end(&mut begun).context("no whole answer")?;
     let text = String::from_utf8_lossy(&begun);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    ensure!(head.starts_with("HTTP/1.1 200 "), "answered with {:?}", text.chars().take(300).collect::<String>());
+    let is_good = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(1..6)) == Some(" 200 ");
+    ensure!(is_good, "answered with {:?}", text.chars().take(300).collect::<String>());
     Ok(body.to_owned())
 }
 

@@ -71,6 +71,15 @@ impl Direct {
         Ok(self)
     }
 
+    /// The same, where FastCGI programs look for it: as standard input as well.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn fastcgi(mut self, listener: OwnedFd) -> anyhow::Result<Self> {
+        self.give(listener.try_clone()?, 0)?;
+        self.listening(listener)
+    }
+
     /// Starts it in a process group of its own.
     ///
     /// # Errors
