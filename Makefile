@@ -51,9 +51,9 @@ soak: ## the gateway in 1,000 random cycles, the Redis client under chaos for mi
 	cargo test --release -p pilotlight-redis --test it soak_ -- --ignored
 	GROUP_SCHEDULES=10000 cargo test --release -p pilotlight-supervisor --lib policy::groups -- --nocapture
 
-soak-long: ## hours: certificates renewed, a week without their authority, deploys, engines of containers killed; needs root, Podman, Pebble, libfaketime; ONLY="deploys" some of tests/soak
+soak-long: ## hours: certificates renewed, a week without their authority, deploys, saves, engines of containers killed; needs root, Podman, Pebble, libfaketime; ONLY="deploys" some of tests/soak
 	@cargo build --quiet --release -p pilotlight
-	@for name in $(or $(ONLY),acme_soak acme_away deploys containers); do \
+	@for name in $(or $(ONLY),acme_soak acme_away deploys saves containers); do \
 	  PILOTLIGHT=$(CURDIR)/target/release/pilotlight target/venv/bin/python -B tests/soak/$$name.py || failed="$$failed $$name"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
