@@ -8,6 +8,7 @@ pub(crate) mod idle;
 pub(crate) mod loads;
 pub(crate) mod running;
 mod starts;
+mod traces;
 mod websockets;
 
 use std::path::{Path, PathBuf};
@@ -128,6 +129,7 @@ impl Experiment for Gateway {
             Some(why) => skipped.push(why),
         }
         groups.extend([websockets::group_of(&lab), idle::group_of(&lab), bodies::memory(&lab), loads::flood(&lab)]);
+        groups.extend(traces::groups(&lab));
         if Path::new(PYTHON).exists() {
             groups.extend(bodies::chunks(&lab));
             groups.push(starts::ready(&lab));
@@ -166,7 +168,7 @@ impl Lab {
         Ok(Self { scratch, files: setting.scratch.clone(), cores: Cores::here(), service, amount, of })
     }
 
-    fn server_core(&self) -> Option<usize> {
+    pub(crate) fn server_core(&self) -> Option<usize> {
         self.cores.map(|cores| cores.server)
     }
 

@@ -12,7 +12,7 @@ type Measured = (&'static str, &'static [&'static [&'static str]], &'static [&'s
 
 const MEASURED: &[Measured] = &[
     ("layers", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis"]),
-    ("gateway", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "crates/cli", "sdk/python"]),
+    ("gateway", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "crates/cli", "crates/traces", "sdk/python"]),
     ("instructions", &[&GATEWAY, &SERVICES], &[]),
     ("capacity", &[&GATEWAY, &SERVICES, &REDIS], &["crates/tls", "crates/cache-redis"]),
     ("cache", &[&GATEWAY, &SERVICES], &["sdk/python"]),
