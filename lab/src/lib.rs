@@ -45,6 +45,7 @@ pub mod profile;
 pub mod progress;
 pub mod report;
 pub mod rest;
+pub mod servers;
 pub mod service;
 pub mod show;
 pub mod stats;

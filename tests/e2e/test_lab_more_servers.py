@@ -1,5 +1,7 @@
-"""The traces of `pilotlight lab gateway`: real, short runs. What was measured is not looked at."""
+"""`pilotlight lab servers` and the traces of `gateway`: real, short runs. What was measured is not looked at."""
 
+import os
+import shutil
 import unittest
 
 import test_lab_report
@@ -7,6 +9,7 @@ from harness import setUpModule
 
 __all__ = ["setUpModule"]
 
+HAPROXY = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin")
 
 
 class More(test_lab_report.Lab):
@@ -16,6 +19,17 @@ class More(test_lab_report.Lab):
         [found] = self.report()["experiments"]
         self.assertEqual([v["failed"] for g in found["groups"] for v in g["variants"] if v["failed"]], [])
         return {group["id"]: group for group in found["groups"]}, found["figures"]
+
+    def test_a_slow_server_and_a_killed_one(self):
+        groups, figures = self.groups("servers", "--quick")
+        peer, asked = (["haproxy"], ["p99-ms", "p50-ms"]) if HAPROXY else ([], [])
+        self.assertEqual([v["id"] for v in groups["slow"]["variants"]], ["pilotlight", *peer, "pilotlight (again)"])
+        self.assertEqual([c["metric"] for c in groups["slow"]["comparisons"]], asked)
+        [killed] = groups["killed"]["variants"]
+        *_, failed, noticed = figures
+        self.assertEqual(failed["measured"]["median"], killed["rounds"][0]["failed"])
+        self.assertEqual(failed["wanted"], f"0 of {killed['requests']}")
+        self.assertEqual(noticed["measured"]["median"], killed["rounds"][0]["noticed-ms"])
 
     def test_traces(self):
         groups, _ = self.groups("gateway", "--groups", "traces", "--secs", "0.2")

@@ -12,6 +12,7 @@ use crate::gateway::Gateway;
 use crate::instructions::Instructions;
 use crate::layers::Layers;
 use crate::rest::Rest;
+use crate::servers::Servers;
 use crate::transport::Transport;
 
 /// Every experiment, in the order of `--list` and of the report. A new one is one more line.
@@ -25,6 +26,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Cache),
         Box::new(Eviction),
         Box::new(Front),
+        Box::new(Servers),
         Box::new(Transport::among_others()),
         Box::new(Rest::among_others()),
         Box::new(Clients::among_others()),

@@ -18,6 +18,7 @@ const MEASURED: &[Measured] = &[
     ("cache", &[&GATEWAY, &SERVICES], &["sdk/python"]),
     ("eviction", &[], &["crates/cache", "lab/peers/cache"]),
     ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
+    ("servers", &[&GATEWAY], &["crates/balance"]),
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),
     ("rest", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "examples/users"]),
     ("redis", &[&REDIS], &[]),

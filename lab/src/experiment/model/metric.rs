@@ -56,6 +56,10 @@ pub enum Metric {
     Connections,
     /// Requests whose answer was kept, of a hundred.
     HitPercent,
+    /// Requests that failed.
+    Failed,
+    /// Until a server that is gone gets no more requests.
+    NoticedMs,
 }
 
 impl Metric {
@@ -97,6 +101,8 @@ impl Metric {
             Self::Instances => "instances",
             Self::Connections => "connections",
             Self::HitPercent => "hits",
+            Self::Failed => "failed",
+            Self::NoticedMs => "until it is left out",
         }
     }
 
@@ -114,8 +120,10 @@ impl Metric {
             | Self::ColdMs
             | Self::MaxMs
             | Self::HandlerMs
-            | Self::HandlerMaxMs => "ms",
+            | Self::HandlerMaxMs
+            | Self::NoticedMs => "ms",
             Self::Instructions | Self::Processes | Self::Instances | Self::PieceBytes | Self::Connections => "",
+            Self::Failed => "requests",
             Self::HitPercent => "%",
             Self::NsPerByte => "ns",
             Self::BytesPerSecond => "bytes/s",
