@@ -26,6 +26,7 @@ use crate::gateway::{Gateway, GatewayArguments};
 use crate::history::{self, HistoryArguments};
 use crate::instructions::{Instructions, InstructionsArguments};
 use crate::interrupt;
+use crate::limits;
 use crate::machine;
 use crate::rest::{Rest, RestArguments};
 use crate::servers;
@@ -95,6 +96,9 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
     /// Several servers of one service: one is slow, beside HAProxy's leastconn; one is killed
     #[command(after_help = servers::HELP)]
     Servers(Common),
+    /// Rates that eight gateways share through one Redis: what is let in beyond them, and what a limit costs a request
+    #[command(after_help = limits::HELP)]
+    Limits(Common),
     /// Pilotlight's client of Redis beside others and beside bare loops, on five primaries that the lab starts
     #[command(after_help = "Examples, in a checkout:
   lab/peers/redis/build.sh                           builds the clients; what cannot be built is left out
@@ -230,6 +234,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         }
         Some(Mode::Layers(common)) => one("layers", common),
         Some(Mode::Servers(common)) => one("servers", common),
+        Some(Mode::Limits(common)) => one("limits", common),
         Some(Mode::Redis(arguments)) => {
             run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common, Scope::Alone)
         }

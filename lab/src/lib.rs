@@ -38,6 +38,7 @@ pub mod history;
 pub mod instructions;
 pub mod interrupt;
 pub mod layers;
+pub mod limits;
 pub mod load;
 pub mod machine;
 pub mod processes;

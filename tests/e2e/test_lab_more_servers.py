@@ -1,4 +1,4 @@
-"""`pilotlight lab servers` and the traces of `gateway`: real, short runs. What was measured is not looked at."""
+"""`pilotlight lab servers`, `limits` and the traces of `gateway`: real, short runs. What was measured is not looked at."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ from harness import setUpModule
 __all__ = ["setUpModule"]
 
 HAPROXY = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin")
+REDIS = shutil.which("redis-server") or shutil.which("valkey-server")
 
 
 class More(test_lab_report.Lab):
@@ -30,6 +31,16 @@ class More(test_lab_report.Lab):
         self.assertEqual(failed["measured"]["median"], killed["rounds"][0]["failed"])
         self.assertEqual(failed["wanted"], f"0 of {killed['requests']}")
         self.assertEqual(noticed["measured"]["median"], killed["rounds"][0]["noticed-ms"])
+
+    @unittest.skipUnless(REDIS, "there is no redis-server")
+    def test_what_is_let_in_and_what_a_limit_costs(self):
+        groups, figures = self.groups("limits", "--secs", "1")
+        self.assertEqual([v["id"] for v in groups["beyond"]["variants"]], ["5ms", "20ms"])
+        self.assertEqual([figure["wanted"] for figure in figures], ["≤ 2 %", "≤ 2 %"])
+        for variant in groups["beyond"]["variants"]:
+            self.assertEqual(set(variant["rounds"][0]), set(groups["beyond"]["metrics"]))
+            self.assertGreaterEqual(variant["requests"], 4500)
+        self.assertEqual([v["id"] for v in groups["cost"]["variants"]], ["none", "local", "shared", "none (again)"])
 
     def test_traces(self):
         groups, _ = self.groups("gateway", "--groups", "traces", "--secs", "0.2")

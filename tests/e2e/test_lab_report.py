@@ -19,10 +19,10 @@ __all__ = ["setUpModule"]
 SCHEMA = json.loads((ROOT / "docs" / "lab" / "report.schema.json").read_text())
 RUN_LIMIT = 500  # a minute, on a machine that is not busy
 EXPERIMENTS = [
-    "layers", "gateway", "instructions", "capacity", "cache", "eviction", "front", "servers", "transport", "rest", "redis", "tool", "tunnel", "factors", "study", "equals",
+    "layers", "gateway", "instructions", "capacity", "cache", "eviction", "front", "servers", "limits", "transport", "rest", "redis", "tool", "tunnel", "factors", "study", "equals",
 ]  # fmt: skip
 # Those that a quick run of everything leaves out.
-LONG = ["instructions", "capacity", "eviction", "tunnel"]
+LONG = ["instructions", "capacity", "eviction", "limits", "tunnel"]
 SHORT = ["--rounds", "8", "--secs", "0.05", "--noisy-anyway"]
 
 

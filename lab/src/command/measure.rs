@@ -20,7 +20,7 @@ const ROUNDS_OF_ALL: u32 = MIN_ROUNDS as u32;
 const DURATION_OF_ALL: Duration = Duration::from_millis(300);
 const LONGEST_SHORTENED: Duration = Duration::from_secs(1);
 /// What `lab all` leaves out: of which experiment, which group of it, and why.
-const LEFT_OUT: [(&str, &str, &str); 14] = [
+const LEFT_OUT: [(&str, &str, &str); 15] = [
     ("layers", "instructions", "callgrind takes ten minutes for it"),
     ("gateway", "chunks-upload-http", CHUNKS),
     ("gateway", "chunks-upload-pipe", CHUNKS),
@@ -31,6 +31,7 @@ const LEFT_OUT: [(&str, &str, &str); 14] = [
     ("instructions", EVERY_GROUP, "it takes two minutes, and any machine counts the same at any time"),
     ("capacity", EVERY_GROUP, "it takes ten minutes"),
     ("eviction", EVERY_GROUP, "it takes ten minutes, and any machine finds the same at any time"),
+    ("limits", EVERY_GROUP, "it takes three minutes"),
     ("tool", "bench", TOOL),
     ("tool", "agree", TOOL),
     ("tool", "fill", TOOL),

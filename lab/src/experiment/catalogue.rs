@@ -11,6 +11,7 @@ use crate::front::Front;
 use crate::gateway::Gateway;
 use crate::instructions::Instructions;
 use crate::layers::Layers;
+use crate::limits::Limits;
 use crate::rest::Rest;
 use crate::servers::Servers;
 use crate::transport::Transport;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Eviction),
         Box::new(Front),
         Box::new(Servers),
+        Box::new(Limits),
         Box::new(Transport::among_others()),
         Box::new(Rest::among_others()),
         Box::new(Clients::among_others()),

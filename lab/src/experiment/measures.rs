@@ -19,6 +19,7 @@ const MEASURED: &[Measured] = &[
     ("eviction", &[], &["crates/cache", "lab/peers/cache"]),
     ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
     ("servers", &[&GATEWAY], &["crates/balance"]),
+    ("limits", &[&GATEWAY, &REDIS], &["crates/cache-redis"]),
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),
     ("rest", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "examples/users"]),
     ("redis", &[&REDIS], &[]),
