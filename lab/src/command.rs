@@ -26,9 +26,11 @@ use crate::gateway::{Gateway, GatewayArguments};
 use crate::history::{self, HistoryArguments};
 use crate::instructions::{Instructions, InstructionsArguments};
 use crate::interrupt;
+use crate::limits;
 use crate::machine;
 use crate::php::{Php, PhpArguments};
 use crate::rest::{Rest, RestArguments};
+use crate::servers;
 use crate::show::{self, Files, ShowArguments};
 use crate::transport::{Transport, TransportArguments};
 pub use common::Common;
@@ -111,6 +113,12 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
   pilotlight lab layers                              CPU time, times and instructions of each layer
   pilotlight lab layers --quick                      without instructions, in a quarter of a minute")]
     Layers(Common),
+    /// Several servers of one service: one is slow, beside HAProxy's leastconn; one is killed
+    #[command(after_help = servers::HELP)]
+    Servers(Common),
+    /// Rates that eight gateways share through one Redis: what is let in beyond them, and what a limit costs a request
+    #[command(after_help = limits::HELP)]
+    Limits(Common),
     /// Pilotlight's client of Redis beside others and beside bare loops, on five primaries that the lab starts
     #[command(after_help = "Examples, in a checkout:
   lab/peers/redis/build.sh                           builds the clients; what cannot be built is left out
@@ -272,6 +280,8 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
             run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common, Scope::Alone)
         }
         Some(Mode::Layers(common)) => one("layers", common),
+        Some(Mode::Servers(common)) => one("servers", common),
+        Some(Mode::Limits(common)) => one("limits", common),
         Some(Mode::Redis(arguments)) => {
             run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common, Scope::Alone)
         }

@@ -9,6 +9,7 @@ pub(crate) mod idle;
 pub(crate) mod loads;
 pub(crate) mod running;
 mod starts;
+mod traces;
 mod websockets;
 
 use std::path::{Path, PathBuf};
@@ -129,6 +130,7 @@ impl Experiment for Gateway {
             Some(why) => skipped.push(why),
         }
         groups.extend([websockets::group_of(&lab), idle::group_of(&lab), bodies::memory(&lab), loads::flood(&lab)]);
+        groups.extend(traces::groups(&lab));
         if Path::new(PYTHON).exists() {
             groups.extend(bodies::chunks(&lab));
             groups.push(starts::ready(&lab));

@@ -14,9 +14,9 @@ use crate::callgrind::{self, Callgrind};
 use crate::command::Common;
 use crate::experiment::model::{Metric, Role, Skipped, Software};
 use crate::experiment::{Amount, Experiment, Group, Measure, Participant, Plan, Question, Sample, Setting, Variant};
+use crate::gateway::running;
 use crate::load::{self, Load, Pace, Requests};
-use crate::processes::{Held, Program, first_line, gateway_program, own_program};
-use crate::service::SERVICE;
+use crate::processes::{Held, Program, first_line, gateway_program};
 
 const CONNECTIONS: usize = 64;
 /// Requests of the two runs whose difference is counted.
@@ -178,9 +178,7 @@ impl Kind {
 
     fn configuration(self, origin: SocketAddr, collector: Option<(SocketAddr, f64)>) -> String {
         let cache = if self == Self::Passed { "false" } else { "\"1h\"" };
-        let traces = collector.map_or_else(String::new, |(address, share)| {
-            format!("[traces]\nendpoint = \"http://{address}/v1/traces\"\nsample = {share}\n")
-        });
+        let traces = collector.map_or_else(String::new, |(address, share)| running::traces(address, share));
         format!(
             "listen = \"127.0.0.1:0\"\nworkers = 1\n[services.origin]\nurl = \"http://{origin}\"\n\
              [[routes]]\npath = \"/\"\nservice = \"origin\"\ncache = {cache}\n{traces}"
@@ -251,9 +249,10 @@ struct Counted {
 impl Counted {
     fn count(&self, requests: u32) -> anyhow::Result<u64> {
         fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
-        let (_origin, origin) = service("bare", &self.dir)?;
+        let service = |kind: &str| running::listening_service(kind, &self.dir, &[kind]);
+        let (_origin, origin) = service("bare")?;
         // It takes whatever comes.
-        let collector = self.way.traces.map(|share| Ok::<_, anyhow::Error>((service("http-tcp", &self.dir)?, share)));
+        let collector = self.way.traces.map(|share| anyhow::Ok((service("http-tcp")?, share)));
         let collector = collector.transpose()?;
         let sampled = collector.as_ref().map(|((_, address), share)| (*address, *share));
         let (file, out) = (self.dir.join("pilotlight.toml"), self.dir.join("callgrind.out"));
@@ -288,13 +287,6 @@ impl Measure for Counted {
 
 fn start(name: &str, command: Vec<OsString>, dir: &Path) -> anyhow::Result<Held> {
     Program { name: name.into(), command, dir: dir.to_owned(), output: dir.join(format!("{name}.output")) }.start()
-}
-
-/// A service of the lab's own.
-fn service(name: &str, dir: &Path) -> anyhow::Result<(Held, SocketAddr)> {
-    let mut held = start(name, vec![own_program()?.into(), SERVICE.into(), name.into()], dir)?;
-    let address = held.listening(START_LIMIT)?;
-    Ok((held, address))
 }
 
 fn ask(address: SocketAddr, requests: u32, depth: usize) -> anyhow::Result<()> {

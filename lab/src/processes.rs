@@ -171,6 +171,14 @@ impl Held {
         self.end_by(Signal::INT, limit)
     }
 
+    /// Ends it as nothing can prevent, without waiting for its end.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn kill(&self) -> anyhow::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::KILL)?)
+    }
+
     fn end_by(&mut self, signal: Signal, limit: Duration) -> anyhow::Result<()> {
         // Error: it has ended already.
         let _ = kill_process(Pid::from_child(&self.child), signal);

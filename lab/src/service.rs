@@ -8,7 +8,7 @@ mod relay;
 pub(crate) mod websocket;
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let served = match transport.to_str() {
         Some("pipe") => run(pipe()),
         Some("http") => run(http(arguments.next())),
-        Some("http-tcp") => run(http_over_tcp()),
+        Some("http-tcp") => run(http_over_tcp(arguments.next())),
         Some("pipe-redis") => run(pipe_redis(arguments.next())),
         Some("pipe-bodies") => run(bodies::pipe()),
         Some("http-bodies") => run(bodies::http()),
@@ -104,8 +104,12 @@ async fn pipe_redis(url: Option<OsString>) -> anyhow::Result<()> {
 }
 
 async fn late(ms: Option<OsString>) -> anyhow::Result<()> {
-    let ms = ms.and_then(|ms| ms.to_str()?.parse().ok()).context("not told after how many milliseconds")?;
-    bodies::late(Duration::from_millis(ms)).await
+    bodies::late(milliseconds(&ms.unwrap_or_default())?).await
+}
+
+fn milliseconds(text: &OsStr) -> anyhow::Result<Duration> {
+    let ms = text.to_str().and_then(|text| text.parse().ok()).context("not told after how many milliseconds")?;
+    Ok(Duration::from_millis(ms))
 }
 
 fn failure(why: &str) -> Response<Body> {
@@ -119,10 +123,10 @@ async fn http(path: Option<OsString>) -> anyhow::Result<()> {
     let json = Bytes::from(answer_body());
     match listener(path)? {
         Listener::Unix(listener) => loop {
-            tokio::task::spawn_local(connection(listener.accept().await?.0, json.clone()));
+            tokio::task::spawn_local(connection(listener.accept().await?.0, json.clone(), Duration::ZERO));
         },
         Listener::Tcp(listener) => loop {
-            tokio::task::spawn_local(connection(listener.accept().await?.0, json.clone()));
+            tokio::task::spawn_local(connection(listener.accept().await?.0, json.clone(), Duration::ZERO));
         },
     }
 }
@@ -153,22 +157,28 @@ fn unix(listener: std::os::unix::net::UnixListener) -> anyhow::Result<Listener> 
     Ok(Listener::Unix(UnixListener::from_std(listener)?))
 }
 
-/// Listens on a free port.
-async fn http_over_tcp() -> anyhow::Result<()> {
+/// Listens on a free port, and answers each request after so many milliseconds, if they are given.
+async fn http_over_tcp(pause_ms: Option<OsString>) -> anyhow::Result<()> {
+    let pause = pause_ms.as_deref().map_or(Ok(Duration::ZERO), milliseconds)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen")?;
     say_address(listener.local_addr()?)?;
     let json = Bytes::from(answer_body());
     loop {
         let (socket, _) = listener.accept().await?;
         socket.set_nodelay(true)?;
-        tokio::task::spawn_local(connection(socket, json.clone()));
+        tokio::task::spawn_local(connection(socket, json.clone(), pause));
     }
 }
 
-async fn connection(socket: impl AsyncRead + AsyncWrite + Unpin, json: Bytes) {
+async fn connection(socket: impl AsyncRead + AsyncWrite + Unpin, json: Bytes, pause: Duration) {
     let handler = service_fn(move |_| {
         let answer = answer(Full::new(json.clone()));
-        async move { Ok::<_, Infallible>(answer) }
+        async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
     // A connection that the other side cuts is no concern of a service.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), handler).await;

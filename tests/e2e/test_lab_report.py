@@ -19,11 +19,11 @@ __all__ = ["setUpModule"]
 SCHEMA = json.loads((ROOT / "docs" / "lab" / "report.schema.json").read_text())
 RUN_LIMIT = 500  # a minute, on a machine that is not busy
 EXPERIMENTS = [
-    "layers", "gateway", "instructions", "capacity", "cache", "eviction", "front", "php", "saves", "transport", "lambda", "mcp", "containers", "rest", "redis",
-    "tool", "tunnel", "factors", "study", "equals",
+    "layers", "gateway", "instructions", "capacity", "cache", "eviction", "front", "servers", "limits", "php", "saves", "transport", "lambda", "mcp", "containers",
+    "rest", "redis", "tool", "tunnel", "factors", "study", "equals",
 ]  # fmt: skip
 # Those that a quick run of everything leaves out.
-LONG = ["instructions", "capacity", "eviction", "php", "containers", "tunnel"]
+LONG = ["instructions", "capacity", "eviction", "limits", "php", "containers", "tunnel"]
 SHORT = ["--rounds", "8", "--secs", "0.05", "--noisy-anyway"]
 
 

@@ -20,15 +20,18 @@ const ROUNDS_OF_ALL: u32 = MIN_ROUNDS as u32;
 const DURATION_OF_ALL: Duration = Duration::from_millis(300);
 const LONGEST_SHORTENED: Duration = Duration::from_secs(1);
 /// What `lab all` leaves out: of which experiment, which group of it, and why.
-const LEFT_OUT: [(&str, &str, &str); 13] = [
+const LEFT_OUT: [(&str, &str, &str); 16] = [
     ("layers", "instructions", "callgrind takes ten minutes for it"),
     ("gateway", "chunks-upload-http", CHUNKS),
     ("gateway", "chunks-upload-pipe", CHUNKS),
     ("gateway", "chunks-download-http", CHUNKS),
     ("gateway", "chunks-download-pipe", CHUNKS),
+    ("gateway", "traces-stored", TRACES),
+    ("gateway", "traces-passed", TRACES),
     ("instructions", EVERY_GROUP, "it takes two minutes, and any machine counts the same at any time"),
     ("capacity", EVERY_GROUP, "it takes ten minutes"),
     ("eviction", EVERY_GROUP, "it takes ten minutes, and any machine finds the same at any time"),
+    ("limits", EVERY_GROUP, "it takes three minutes"),
     ("php", EVERY_GROUP, "it takes a quarter of an hour, and it needs WordPress and its database"),
     ("tool", "bench", TOOL),
     ("tool", "agree", TOOL),
@@ -37,6 +40,7 @@ const LEFT_OUT: [(&str, &str, &str); 13] = [
 ];
 const TOOL: &str = "whole programs that run for seconds take four minutes";
 const CHUNKS: &str = "small chunks take two minutes";
+const TRACES: &str = "traces take a minute";
 const EVERY_GROUP: &str = "";
 
 /// Whether an experiment is measured for itself.

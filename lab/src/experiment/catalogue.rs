@@ -13,10 +13,12 @@ use crate::gateway::Gateway;
 use crate::instructions::Instructions;
 use crate::lambda::Lambda;
 use crate::layers::Layers;
+use crate::limits::Limits;
 use crate::mcp::Mcp;
 use crate::php::Php;
 use crate::rest::Rest;
 use crate::saves::Saves;
+use crate::servers::Servers;
 use crate::transport::Transport;
 
 /// Every experiment, in the order of `--list` and of the report. A new one is one more line.
@@ -30,6 +32,8 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Cache),
         Box::new(Eviction),
         Box::new(Front),
+        Box::new(Servers),
+        Box::new(Limits),
         Box::new(Php::usual()),
         Box::new(Saves),
         Box::new(Transport::among_others()),

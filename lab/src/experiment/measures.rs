@@ -12,12 +12,14 @@ type Measured = (&'static str, &'static [&'static [&'static str]], &'static [&'s
 
 const MEASURED: &[Measured] = &[
     ("layers", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis"]),
-    ("gateway", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "crates/cli", "sdk/python"]),
+    ("gateway", &[&GATEWAY, &SERVICES, &REDIS], &["crates/cache-redis", "crates/cli", "crates/traces", "sdk/python"]),
     ("instructions", &[&GATEWAY, &SERVICES], &[]),
     ("capacity", &[&GATEWAY, &SERVICES, &REDIS], &["crates/tls", "crates/cache-redis"]),
     ("cache", &[&GATEWAY, &SERVICES], &["sdk/python"]),
     ("eviction", &[], &["crates/cache", "lab/peers/cache"]),
     ("front", &[&GATEWAY], &["crates/tls", "crates/files"]),
+    ("servers", &[&GATEWAY], &["crates/balance"]),
+    ("limits", &[&GATEWAY, &REDIS], &["crates/cache-redis"]),
     ("php", &[&GATEWAY, &SERVICES], &["crates/cgi"]),
     ("saves", &[&GATEWAY, &SERVICES], &["crates/dev", "crates/cli", "sdk/python"]),
     ("transport", &[&GATEWAY, &SERVICES], &["sdk"]),

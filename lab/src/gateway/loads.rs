@@ -70,12 +70,15 @@ pub(crate) fn measured(
 pub(super) const HITS: &str = "hits";
 pub(super) const MISSES: &str = "misses";
 pub(super) const TURNS: &str = "turns";
+pub(super) const STORED: &str = "/stored";
+pub(super) const PASSED: &str = "/passed";
 
 pub(super) fn turns(lab: &Rc<Lab>) -> Group {
     let all: [(&str, &str, &'static [&str]); 3] =
-        [(HITS, "hits", &["/stored"]), (MISSES, "misses", &["/passed"]), (TURNS, "by turns", &["/stored", "/passed"])];
-    let variants = all
-        .map(|(id, title, paths)| variant(lab, id, title, SECOND / 2, move |lab, amount| by_turns(lab, amount, paths)));
+        [(HITS, "hits", &[STORED]), (MISSES, "misses", &[PASSED]), (TURNS, "by turns", &[STORED, PASSED])];
+    let variants = all.map(|(id, title, paths)| {
+        variant(lab, id, title, SECOND / 2, move |lab, amount| by_turns(lab, amount, paths, ""))
+    });
     Group {
         variants: variants.into(),
         control: TURNS.into(),
@@ -89,8 +92,10 @@ pub(super) fn turns(lab: &Rc<Lab>) -> Group {
     }
 }
 
-fn by_turns(lab: &Lab, amount: Amount, paths: &[&str]) -> anyhow::Result<Sample> {
-    let gateway = lab.start(&(own_service(&lab.service, &["http"], "") + &route("/stored", "service", "\"10h\"")))?;
+/// Requests to these paths by turns; `tables`: what else the gateway is told.
+pub(super) fn by_turns(lab: &Lab, amount: Amount, paths: &[&str], tables: &str) -> anyhow::Result<Sample> {
+    let routes = own_service(&lab.service, &["http"], "") + &route(STORED, "service", "\"10h\"");
+    let gateway = lab.start(&(routes + tables))?;
     let load = |duration| {
         let requests = Requests::Turns(paths.iter().map(|path| get(path)).collect());
         ask(lab.load_core(), gateway.address, CONNECTIONS, duration, requests)

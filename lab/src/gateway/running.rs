@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 
-use crate::processes::{Held, Program, gateway_program, usage};
+use crate::processes::{Held, Program, gateway_program, own_program, usage};
 use crate::service::SERVICE;
 use crate::service::bodies::monotonic_ns;
 use crate::transport::target::LISTEN_LIMIT;
@@ -23,7 +23,7 @@ pub(crate) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnect
 /// A running gateway, in a folder that goes with it.
 #[derive(Debug)]
 pub(crate) struct Running {
-    held: Held,
+    pub(crate) held: Held,
     pub(crate) address: SocketAddr,
     program: PathBuf,
     dir: TempDir,
@@ -59,6 +59,20 @@ pub(super) fn own_service(program: &str, kind: &[&str], more: &str) -> String {
 
 pub(crate) fn route(path: &str, service: &str, cache: &str) -> String {
     format!("[[routes]]\npath = \"{path}\"\nservice = \"{service}\"\ncache = {cache}\n\n")
+}
+
+/// The table that has this share of requests sampled, and their spans sent to a collector.
+pub(crate) fn traces(collector: SocketAddr, share: f64) -> String {
+    format!("[traces]\nendpoint = \"http://{collector}/v1/traces\"\nsample = {share}\n")
+}
+
+/// The lab's own service of this kind, which says where it listens. `name` is unique in the folder.
+pub(crate) fn listening_service(name: &str, dir: &Path, kind: &[&str]) -> anyhow::Result<(Held, SocketAddr)> {
+    let command = [own_program()?.into(), SERVICE.into()].into_iter().chain(kind.iter().map(Into::into)).collect();
+    let output = dir.join(format!("{name}.output"));
+    let mut held = Program { name: name.into(), command, dir: dir.to_owned(), output }.start()?;
+    let address = held.listening(LISTEN_LIMIT)?;
+    Ok((held, address))
 }
 
 impl Running {

@@ -56,6 +56,20 @@ pub enum Metric {
     Connections,
     /// Requests whose answer was kept, of a hundred.
     HitPercent,
+    /// Requests that failed.
+    Failed,
+    /// Until a server that is gone gets no more requests.
+    NoticedMs,
+    /// What was let in beyond a rate: in the worst of windows that follow each other.
+    WindowBeyondPercent,
+    /// The same in the worst of all seconds.
+    SecondBeyondPercent,
+    /// The same in all windows together.
+    BeyondPercent,
+    /// Requests that Redis has not decided in time.
+    Undecided,
+    /// Requests that were let in without Redis.
+    LetInAlone,
 }
 
 impl Metric {
@@ -97,6 +111,13 @@ impl Metric {
             Self::Instances => "instances",
             Self::Connections => "connections",
             Self::HitPercent => "hits",
+            Self::Failed => "failed",
+            Self::NoticedMs => "until it is left out",
+            Self::WindowBeyondPercent => "beyond the rate, worst window",
+            Self::SecondBeyondPercent => "any second",
+            Self::BeyondPercent => "in all",
+            Self::Undecided => "not decided by Redis",
+            Self::LetInAlone => "let in without Redis",
         }
     }
 
@@ -114,9 +135,11 @@ impl Metric {
             | Self::ColdMs
             | Self::MaxMs
             | Self::HandlerMs
-            | Self::HandlerMaxMs => "ms",
+            | Self::HandlerMaxMs
+            | Self::NoticedMs => "ms",
             Self::Instructions | Self::Processes | Self::Instances | Self::PieceBytes | Self::Connections => "",
-            Self::HitPercent => "%",
+            Self::Failed | Self::Undecided | Self::LetInAlone => "requests",
+            Self::HitPercent | Self::WindowBeyondPercent | Self::SecondBeyondPercent | Self::BeyondPercent => "%",
             Self::NsPerByte => "ns",
             Self::BytesPerSecond => "bytes/s",
             Self::RssBytes | Self::PssBytes | Self::RssAfterBytes | Self::GrowthBytes => "bytes",
