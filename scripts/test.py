@@ -216,7 +216,6 @@ def every_suite(is_long):
         pytest("sdk python", "sdk/python", "tests", environment={"PILOTLIGHT_PURE": "1"}),
         pytest("conformance: its own tests", "sdk/conformance", "tests"),
         pytest("make run, as a user would try it", "scripts", "test_demo.py"),
-        pytest("lab: its own tests", "lab", "tests"),
         pytest("crates/redis: its generator", "crates/redis", "codegen"),
         Suite("crates for others: each feature alone, none, all", [PYTHON, "-B", "scripts/features.py"]),
         # Lifetimes of a second.
