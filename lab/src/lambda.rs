@@ -34,7 +34,7 @@ const USUAL: Duration = Duration::from_millis(300);
 const USUAL_AT_ONCE: Duration = Duration::from_secs(6);
 /// Until an instance has started, or all of them have answered.
 const LIMIT: Duration = Duration::from_secs(120);
-/// What a runtime client has to know of its function, and is told by a gateway.
+/// The environment that a runtime client expects; a gateway sets it for its functions.
 const VARIABLES: &str = "AWS_LAMBDA_FUNCTION_NAME=lab AWS_LAMBDA_FUNCTION_VERSION=1 \
     AWS_LAMBDA_FUNCTION_MEMORY_SIZE=128 AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/lab AWS_LAMBDA_LOG_STREAM_NAME=1 \
     AWS_REGION=us-east-1 _HANDLER=app.handler LAMBDA_TASK_ROOT=\"$PWD\"";

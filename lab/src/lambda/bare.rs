@@ -13,7 +13,7 @@ use crate::load;
 
 const EVENT: &str = r#"{"version":"2.0","rawPath":"/","headers":{"host":"x"},"requestContext":{}}"#;
 const ACCEPTED: &[u8] = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
-/// A runtime client that calls nothing for so long has failed; as long is the time that a function is told to have.
+/// The longest wait for a call of the runtime client; also the deadline that the function is given.
 const LIMIT: Duration = Duration::from_secs(60);
 const MAX_CALL_BYTES: usize = 1 << 20;
 

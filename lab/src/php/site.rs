@@ -202,7 +202,7 @@ impl Site {
     }
 }
 
-/// A running nginx. Fields are dropped in this order: who asks before who is asked.
+/// A running nginx. nginx is dropped before the php-fpm that it asks.
 pub(super) struct Nginx {
     nginx: Held,
     fpm: Held,
