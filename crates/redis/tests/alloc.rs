@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pilotlight_redis::config::{NodeAddress, Probe};
+use pilotlight_redis::metrics::Durations;
 use pilotlight_redis::{Client, Commands, Config};
 use pilotlight_testkit::Server;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -25,9 +26,13 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Of each round.
 const COMMANDS: usize = 10_000;
 
-fn client(server: &Server) -> Client {
+fn config(server: &Server) -> Config {
     let probe = Probe { idle_ping: None, ..Probe::default() };
-    Client::new(Config { probe, ..Config::standalone(NodeAddress::tcp("127.0.0.1", server.port())) }).unwrap()
+    Config { probe, ..Config::standalone(NodeAddress::tcp("127.0.0.1", server.port())) }
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(config(server)).unwrap()
 }
 
 /// In the first rounds buffers find their sizes. On a busy machine a thread may rest with a reply in its hands, so that
@@ -107,6 +112,30 @@ fn small_commands_of_many_tasks_take_nothing_from_the_heap() {
         check(&current_thread(), 64, value_bytes);
         check(&two_threads(), 64, value_bytes);
     }
+}
+
+/// What a command that is observed owns: the record of its beginning, and the trail of what is sent again.
+const OBSERVED: usize = 2;
+
+#[test]
+fn histograms_of_durations_take_nothing_from_the_heap() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let server = Server::start().unwrap();
+    let counted = current_thread().block_on(async {
+        let observer = Some(Arc::new(Durations::default()) as _);
+        let client = Client::new(Config { observer, ..config(&server) }).unwrap();
+        let mut counted = Vec::new();
+        while counted.len() < MAX_ROUNDS && counted.last() != Some(&(OBSERVED * COMMANDS)) {
+            let region = Region::new(ALLOCATOR);
+            for _ in 0..COMMANDS {
+                client.get("key").await.unwrap();
+            }
+            let change = region.change();
+            counted.push(change.allocations + change.reallocations);
+        }
+        counted
+    });
+    assert!(counted.iter().any(|&count| count <= OBSERVED * COMMANDS), "{counted:?}");
 }
 
 /// A batch costs a few, however many commands are in it.
