@@ -5,11 +5,12 @@ use clap::ValueEnum as _;
 use super::cases::{Case, Front, Variant};
 use super::experiment::Kind;
 use super::services::Language;
-use crate::experiment::model::{Comparison, GroupResults, Metric, Results, VariantResults, Verdict};
+use crate::experiment::model::{Comparison, GroupResults, Metric, Results, Role, VariantResults, Verdict};
 use crate::report::number;
 
 /// The pipe is advised where it takes at most this part of what HTTP takes, in cold starts or in CPU time.
 const WORTH_IT: f64 = 0.9;
+const OPEN: &str = "this run leaves it open";
 /// Fewer have no p99.
 const ENOUGH_FOR_P99: u64 = 1000;
 
@@ -38,20 +39,18 @@ fn advice(language: Language, groups: &[GroupResults]) -> Option<String> {
         found.verdict == Verdict::Less && found.value.is_some_and(|ratio| ratio.median <= WORTH_IT)
     };
     let not_worth_it = |found: &&Comparison| found.value.is_some_and(|ratio| ratio.low > WORTH_IT);
-    let known: Vec<Fact<'_>> = [cold, cpu, time]
-        .into_iter()
-        .flatten()
-        .filter(|fact| fact.comparison.verdict != Verdict::NotComparable)
-        .collect();
+    let (known, unknown): (Vec<Fact<'_>>, Vec<Fact<'_>>) =
+        [cold, cpu, time].into_iter().flatten().partition(|fact| fact.comparison.verdict != Verdict::NotComparable);
     if known.is_empty() {
-        return None;
+        let reason = unknown.first()?.comparison.reason.as_deref().unwrap_or("nothing is comparable");
+        return Some(format!("{}: {OPEN} ({reason})", language.title()));
     }
     let advice = if deciding.iter().any(worth_it) {
         "use the pipe"
     } else if deciding.len() == 2 && deciding.iter().all(not_worth_it) {
         "use HTTP"
     } else {
-        "this run leaves it open"
+        OPEN
     };
     let because: Vec<String> = known.iter().map(Fact::sentence).collect();
     Some(format!("{}: {advice} ({})", language.title(), because.join("; ")))
@@ -85,9 +84,13 @@ fn fact<'a>(
     let best = |case| {
         let prefix = Variant::prefix(Front::Pilotlight, language, case);
         let time = |variant: &VariantResults| Some(variant.summary.get(&group.metrics[0])?.median);
-        let of_case =
-            group.variants.iter().filter(|variant| variant.id.starts_with(&prefix) && variant.failed.is_none());
-        let (variant, _) = of_case
+        let stands_for_it = |variant: &&VariantResults| {
+            variant.id.starts_with(&prefix) && variant.role != Role::Control && variant.failed.is_none()
+        };
+        let (variant, _) = group
+            .variants
+            .iter()
+            .filter(stands_for_it)
             .filter_map(|variant| Some((variant, time(variant)?)))
             .min_by(|(_, one), (_, other)| one.total_cmp(other))?;
         Some((variant.id.as_str(), &variant.id[prefix.len()..]))
@@ -123,7 +126,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::experiment::model::{Role, Summary};
+    use crate::experiment::model::Summary;
 
     /// A server of Python's, and its median.
     type Measured<'a> = (Case, &'a str, f64);
@@ -231,12 +234,24 @@ mod tests {
     }
 
     #[test]
+    fn the_control_stands_for_nothing_even_where_it_is_faster() {
+        let mut groups = [cold(50.0, 80.0)];
+        let mut again = groups[0].variants[0].clone();
+        again.id += " (again)";
+        again.role = Role::Control;
+        again.summary.values_mut().for_each(|summary| *summary = around(49.0));
+        groups[0].variants.push(again);
+        assert_advice(&groups, "0.62 of what http.server takes");
+    }
+
+    #[test]
     fn what_is_not_comparable_is_no_reason() {
         let mut group = warm(5.0, 10.0);
         for comparison in &mut group.comparisons {
             comparison.verdict = Verdict::NotComparable;
+            comparison.reason = Some("one failed in round 2".into());
         }
-        assert_eq!(advice(Language::Python, &[group]), None);
+        assert_advice(&[group], "this run leaves it open (one failed in round 2)");
     }
 
     #[test]
