@@ -47,6 +47,7 @@ pub(crate) struct Cluster {
     /// Commands that pause until a new topology comes.
     waiting: AtomicUsize,
     task: Mutex<Task>,
+    epochs: Arc<refresh::Epochs>,
     lane_options: LaneOptions,
 }
 
@@ -69,6 +70,8 @@ struct Task {
     failures: u64,
     /// The last answer.
     refreshed: Option<Instant>,
+    /// Since when all that is answered is older than the topology.
+    older_since: Option<Instant>,
 }
 
 /// Lanes in trouble make the topology doubtful. Who else watches them is told after.
@@ -124,6 +127,7 @@ impl Cluster {
             changed: watch::Sender::new(0),
             waiting: AtomicUsize::new(0),
             task: Mutex::default(),
+            epochs: Arc::default(),
             lane_options: LaneOptions {
                 watch: Arc::new(Suspicion { cluster: weak.clone(), also: Arc::clone(&lane_options.watch) }),
                 ..lane_options.clone()

@@ -6,6 +6,7 @@
 
 mod build;
 pub(crate) mod compare;
+mod epochs;
 mod parse;
 
 use std::collections::HashMap;
@@ -68,6 +69,9 @@ pub(crate) struct Node {
     pub role: Role,
     /// Whether it can answer, as other nodes see it.
     pub health: Health,
+    /// The configuration epoch of a primary, 0 where that is not known: of two that claim a slot, the one with the
+    /// higher epoch has taken it from the other.
+    pub epoch: u64,
     /// Its shard; `None` for a node that only a redirect told of.
     pub shard: Option<ShardIndex>,
 }
@@ -286,6 +290,7 @@ impl Node {
             availability_zone: None,
             role: Role::Primary,
             health: Health::Online,
+            epoch: 0,
             shard: None,
         }
     }

@@ -1,6 +1,7 @@
 //! Routing, redirects and the map of a real cluster.
 
 mod addresses;
+mod epochs;
 mod scripted;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 /// What is answered without the script's doing: `HELLO`, `AUTH`, `CLIENT …`, `SELECT`, `READONLY`, `PING` and, if
-/// given, `CLUSTER SLOTS` and the like.
+/// given, `CLUSTER SLOTS` and the like; then `CLUSTER NODES` is refused if it is not given as well.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Handshake {
@@ -58,7 +58,10 @@ impl Handshake {
                 // The last one wins.
                 let subcommand = upper(1);
                 let given = self.cluster.iter().rev().find(|(name, _)| name.as_bytes() == subcommand);
-                given.map(|(_, reply)| reply.clone())
+                let refused =
+                    || Bytes::from_static(b"-ERR Unknown subcommand or wrong number of arguments for 'NODES'\r\n");
+                let is_refused = subcommand == b"NODES" && !self.cluster.is_empty();
+                given.map(|(_, reply)| reply.clone()).or_else(|| is_refused.then(refused))
             }
             _ => None,
         }
@@ -116,6 +119,9 @@ mod tests {
         check(&usual, "CLIENT SETINFO LIB-NAME x", Some("+OK\r\n"));
         check(&usual, "CLUSTER slots", Some("*0\r\n"));
         check(&usual, "CLUSTER SHARDS", None);
+        check(&usual, "CLUSTER NODES", Some("-ERR Unknown subcommand"));
+        check(&usual.clone().with_cluster("nodes", "$-1\r\n"), "CLUSTER NODES", Some("$-1\r\n"));
+        check(&Handshake::default(), "CLUSTER NODES", None);
         check(&usual, "PING hello", None);
         check(&usual, "GET k", None);
         check(&Handshake::resp2_only(), "HELLO 3", Some("-ERR unknown command"));

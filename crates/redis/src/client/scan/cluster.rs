@@ -117,7 +117,12 @@ async fn survey(client: &Client, scan: &mut ClusterScan) -> Result<(), Error> {
     let mut views = Vec::new();
     for answer in maps {
         match answer.reply {
-            Ok(value) => views.extend(Topology::from_slots(&value, &client.core().asked(&answer.node)).ok()),
+            Ok(value) => {
+                let Ok(mut view) = Topology::from_slots(&value, &client.core().asked(&answer.node)) else { continue };
+                let told = nodes.iter().find(|it| it.node == answer.node).and_then(|it| it.reply.as_ref().ok());
+                told.iter().for_each(|told| view.learn_epochs(told));
+                views.push(view);
+            }
             Err(error) => problem = Some(error),
         }
     }

@@ -1,11 +1,12 @@
 //! The task that keeps a cluster's topology: asks some nodes at once, compares their views, installs the one that most
 //! agree on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Cluster;
 use crate::command::{Command, CommandSpec};
@@ -24,6 +25,9 @@ use crate::reply::Value;
 
 /// After the first answer, the others get this much longer; before it, silence for so long has one more source asked.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// So long a topology is kept although all nodes that answer still name former owners. A node that cannot be reached
+/// tells the others late of what it has taken over; if it never does, they are believed.
+const NEWER_KEPT: Duration = Duration::from_secs(15);
 
 /// Runs until the cluster is dropped or closed.
 pub(super) async fn run(cluster: Weak<Cluster>) {
@@ -33,10 +37,10 @@ pub(super) async fn run(cluster: Weak<Cluster>) {
         match action {
             Action::Start => {
                 let (sources, parallel) = strong.sources();
-                let config = Arc::clone(&strong.config);
+                let (config, epochs) = (Arc::clone(&strong.config), Arc::clone(&strong.epochs));
                 // While it is asked, the cluster may be dropped.
                 drop(strong);
-                let view = ask(&config, sources, parallel).await;
+                let view = ask(&config, &epochs, sources, parallel).await;
                 let Some(cluster) = cluster.upgrade() else { return };
                 cluster.note(view);
             }
@@ -52,11 +56,16 @@ pub(super) async fn run(cluster: Weak<Cluster>) {
 ///
 /// # Errors
 /// Nobody gave a topology. It is final if none of the sources will: wrong credentials, no support of clusters.
-async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -> Result<Consensus, DialError> {
+async fn ask(
+    config: &Arc<Config>,
+    epochs: &Arc<Epochs>,
+    sources: Vec<NodeAddress>,
+    parallel: usize,
+) -> Result<Consensus, DialError> {
     let mut sources = sources.into_iter();
     let mut asked = JoinSet::new();
     for source in sources.by_ref().take(parallel) {
-        asked.spawn(ask_one(Arc::clone(config), source));
+        asked.spawn(ask_one(Arc::clone(config), Arc::clone(epochs), source));
     }
     let end = Instant::now() + config.connect_timeout;
     let mut views = Vec::new();
@@ -88,7 +97,7 @@ async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -
         if deadline.is_none()
             && let Some(source) = sources.next()
         {
-            asked.spawn(ask_one(Arc::clone(config), source));
+            asked.spawn(ask_one(Arc::clone(config), Arc::clone(epochs), source));
         }
     }
     let is_answered = asked.is_empty();
@@ -98,7 +107,26 @@ async fn ask(config: &Arc<Config>, sources: Vec<NodeAddress>, parallel: usize) -
     })
 }
 
-async fn ask_one(config: Arc<Config>, source: NodeAddress) -> Result<Topology, DialError> {
+/// Whether the epochs of primaries are asked for. A refusal stands in the server's log: it is not asked for twice.
+#[derive(Debug, Default)]
+pub(super) struct Epochs {
+    is_refused: AtomicBool,
+}
+
+impl Epochs {
+    async fn learn(&self, wire: &mut Wire, view: &mut Topology) {
+        if self.is_refused.load(Ordering::Relaxed) {
+            return;
+        }
+        // A view without them is better than none.
+        if let Ok(Ok(answer)) = timeout(PATIENCE, wire.exchange(&Command::new(&spec::CLUSTER_NODES))).await {
+            self.is_refused.fetch_or(is_refused_for_good(&answer), Ordering::Relaxed);
+            view.learn_epochs(&answer);
+        }
+    }
+}
+
+async fn ask_one(config: Arc<Config>, epochs: Arc<Epochs>, source: NodeAddress) -> Result<Topology, DialError> {
     let security = if config.tls.is_some() { Security::Tls } else { Security::Plain };
     let asked = Asked { security, ..Asked::plain(&source) };
     let failed = |why: String, is_final| DialError { text: format!("{source}: {why}").into(), is_final };
@@ -110,18 +138,21 @@ async fn ask_one(config: Arc<Config>, source: NodeAddress) -> Result<Topology, D
         };
         let slots = answer(&spec::CLUSTER_SLOTS).await?;
         let refused = match Topology::from_slots(&slots, &asked) {
-            Ok(view) => return Ok(view),
+            Ok(mut view) => {
+                epochs.learn(&mut wire, &mut view).await;
+                return Ok(view);
+            }
             Err(error) => error.to_string(),
         };
         // Some servers keep only its successor, and some users may only ask that.
         let shards = answer(&spec::CLUSTER_SHARDS).await?;
         let is_final = is_refused_for_good(&slots) && is_refused_for_good(&shards);
-        Topology::from_shards(&shards, &asked).map_err(|_| failed(refused, is_final))
+        let mut view = Topology::from_shards(&shards, &asked).map_err(|_| failed(refused, is_final))?;
+        epochs.learn(&mut wire, &mut view).await;
+        Ok(view)
     };
     let limit = config.connect_timeout;
-    tokio::time::timeout(limit, work)
-        .await
-        .unwrap_or_else(|_| Err(failed(format!("no answer within {limit:?}"), false)))
+    timeout(limit, work).await.unwrap_or_else(|_| Err(failed(format!("no answer within {limit:?}"), false)))
 }
 
 /// A server without support of clusters, a user without the right to ask: the same question is answered so again.
@@ -174,6 +205,19 @@ impl Cluster {
         self.nodes.lock().iter().any(|((known, _), node)| known == address && (node.is_down() || node.is_stalled()))
     }
 
+    /// Whether the view is older than the topology: former owners would be read from, what was written to those of now
+    /// would not be found.
+    fn is_kept_back(&self, view: &Topology) -> bool {
+        let is_older = self.look(|known| view.is_older_than(known)).unwrap_or(false);
+        let mut task = self.task.lock();
+        if !is_older {
+            task.older_since = None;
+            return false;
+        }
+        tracing::debug!("the nodes that answered name former owners of slots");
+        task.older_since.get_or_insert_with(std::time::Instant::now).elapsed() < NEWER_KEPT
+    }
+
     fn note(self: &Arc<Self>, asked: Result<Consensus, DialError>) {
         let outcome = match asked {
             Ok(Consensus { view, is_unanimous }) => {
@@ -183,9 +227,12 @@ impl Cluster {
                     task.refreshes += 1;
                     task.refreshed = Some(std::time::Instant::now());
                 }
-                match self.install(view) {
-                    Outcome::Unchanged if !is_unanimous => Outcome::Disputed,
-                    outcome => outcome,
+                match self.is_kept_back(&view) {
+                    true => Outcome::Disputed,
+                    false => match self.install(view) {
+                        Outcome::Unchanged if !is_unanimous => Outcome::Disputed,
+                        outcome => outcome,
+                    },
                 }
             }
             Err(problem) => {

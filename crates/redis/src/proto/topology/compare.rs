@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use super::{NOBODY, Node, NodeIndex, Topology};
-use crate::proto::slot::Slot;
+use crate::proto::slot::{SLOTS, Slot};
 
 /// What a new topology changes, for those who keep something for each node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,11 +56,12 @@ pub(crate) struct Consensus {
     pub is_unanimous: bool,
 }
 
-/// The view to believe: the one that agrees with the others about the most slots, then the one that covers the most; of
-/// equals, the first.
+/// The view to believe: the one that names the newest owners of the most slots, then the one that agrees with the
+/// others about the most, then the one that covers the most; of equals, the first.
 ///
-/// A node that was cut off from the others still has a full view, but an old one: it is outvoted. Owners are compared
-/// by the servers' ids, for a node may be announced differently by others.
+/// An owner is newer than another if its epoch is higher: one node that was told of a failover is believed, however
+/// many were not told yet. Without epochs a node that was cut off from the others, whose view is full but old, is
+/// outvoted. Owners are compared by the servers' ids, for a node may be announced differently by others.
 #[must_use]
 pub(crate) fn consensus(views: Vec<Topology>) -> Option<Consensus> {
     let owners = common_owners(&views);
@@ -72,14 +73,13 @@ pub(crate) fn consensus(views: Vec<Topology>) -> Option<Consensus> {
             })
             .sum()
     };
-    let mut best: Option<(usize, usize, usize)> = None;
-    for (at, view) in views.iter().enumerate() {
-        let score = (agreement(at), view.covered(), at);
-        if best.is_none_or(|(agreed, covered, _)| (score.0, score.1) > (agreed, covered)) {
-            best = Some(score);
-        }
-    }
-    let (_, _, at) = best?;
+    let newest = newest_epochs(&views);
+    let score = |&(at, view): &(usize, &Topology)| {
+        let new = view.epochs().zip(&newest).filter(|(epoch, newest)| epoch == *newest).count();
+        (new, agreement(at), view.covered())
+    };
+    // Of equals, `max_by_key` takes the last.
+    let (at, _) = views.iter().enumerate().rev().max_by_key(score)?;
     let is_unanimous = owners.iter().all(|other| *other == owners[at]);
     Some(Consensus { view: views.into_iter().nth(at)?, is_unanimous })
 }
@@ -138,6 +138,15 @@ fn moved(old: &Topology, new: &Topology, new_of: &[Option<NodeIndex>]) -> Vec<Mo
         }
     }
     ranges
+}
+
+/// For each slot the highest epoch of an owner in any of the views.
+fn newest_epochs(views: &[Topology]) -> Vec<u64> {
+    let mut newest = vec![0; usize::from(SLOTS)];
+    for view in views {
+        newest.iter_mut().zip(view.epochs()).for_each(|(newest, epoch)| *newest = epoch.max(*newest));
+    }
+    newest
 }
 
 /// The owners of all slots in each view, numbered alike.

@@ -171,7 +171,7 @@ fn array<'v>(value: &'v Value, expected: &'static str) -> Result<&'v [Value], To
     }
 }
 
-fn text(value: &Value) -> Option<&str> {
+pub(super) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::Bulk(bytes) | Value::Simple(bytes) | Value::Verbatim { text: bytes, .. } => {
             std::str::from_utf8(bytes).ok()

@@ -474,6 +474,49 @@ mod views {
         check_border(vec![divided(100, true), divided(110, true), divided(120, true)], 110);
     }
 
+    /// The same, with the epochs of a and b.
+    fn in_epochs(border: i64, epochs: [u64; 2]) -> Topology {
+        let mut view = divided(border, true);
+        let lines = ["ida", "idb"]
+            .iter()
+            .zip(epochs)
+            .map(|(id, epoch)| format!("{id} 10.0.0.1:1@2,host myself,master - 0 0 {epoch} connected 0-9 [5->-x]\n"));
+        let other = "idc 10.0.0.1:3@4 slave ida 0 0 9 connected\n\nidd :0@0 noaddr\n";
+        view.learn_epochs(&text(&(lines.collect::<String>() + other)));
+        view
+    }
+
+    #[test]
+    fn a_newer_owner_outweighs_all_that_were_not_told_of_it() {
+        check_border(vec![in_epochs(100, [3, 2]), in_epochs(200, [5, 2]), in_epochs(100, [3, 2])], 200);
+        check_border(vec![in_epochs(200, [2, 3]), in_epochs(200, [2, 3]), in_epochs(100, [2, 4])], 100);
+        // Who does not tell epochs does not tell of anything new.
+        check_border(vec![divided(200, true), divided(200, true), in_epochs(100, [2, 4])], 100);
+        check_border(vec![in_epochs(100, [3, 2]), in_epochs(200, [3, 2]), in_epochs(200, [3, 2])], 200);
+    }
+
+    #[test]
+    fn a_view_is_older_if_an_owner_has_an_older_claim() {
+        let known = in_epochs(200, [5, 2]);
+        assert!(in_epochs(100, [3, 2]).is_older_than(&known));
+        assert!(!in_epochs(100, [3, 6]).is_older_than(&known) && !in_epochs(300, [6, 2]).is_older_than(&known));
+        assert!(!known.is_older_than(&known) && !in_epochs(200, [4, 2]).is_older_than(&known));
+        // Nothing can be said of views without epochs, or where the owner that is known is no longer.
+        assert!(
+            !divided(100, true).is_older_than(&known) && !in_epochs(100, [3, 2]).is_older_than(&divided(200, true))
+        );
+        let mut alone = slots(&array([range(0, 16383, [node("b", 2, "idb")])])).unwrap();
+        alone.learn_epochs(&text("idb 10.0.0.1:2@3 master - 0 0 2 connected 0-16383"));
+        assert!(!alone.is_older_than(&known));
+    }
+
+    #[test]
+    fn an_error_tells_no_epochs() {
+        let mut view = in_epochs(200, [5, 2]);
+        view.learn_epochs(&Value::Error(Bytes::from_static(b"NOPERM no")));
+        assert!(view.epochs().all(|epoch| epoch == 0));
+    }
+
     #[test]
     fn one_other_view_is_a_dispute() {
         let is_unanimous = |borders: &[i64]| {
