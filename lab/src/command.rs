@@ -37,8 +37,8 @@ pub use common::Common;
 use measure::{Scope, measure, plans};
 
 const JSON_FILE: &str = "report.json";
-pub(crate) const DEFAULT_OUT: &str = "lab-results";
-pub(crate) const DEFAULT_SEED: u64 = 1;
+const DEFAULT_OUT: &str = "lab-results";
+const DEFAULT_SEED: u64 = 1;
 
 /// What `pilotlight lab` takes.
 #[derive(Args, Clone, Debug)]
@@ -189,6 +189,7 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
   pilotlight lab transport                           the published five cases, in each language that is there
   pilotlight lab transport --quick                   half a minute, to see whether everything works
   pilotlight lab transport --services python --python venv/bin/python --requests 1000
+  pilotlight lab transport --groups node-warm --rounds 20
 
 Nothing else should run meanwhile. Everything that is started ends with it.")]
     Transport(Box<TransportArguments>),
@@ -302,7 +303,7 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         Some(Mode::Lambda(common)) => one("lambda", common),
         Some(Mode::Mcp(common)) => one("mcp", common),
         Some(Mode::Transport(arguments)) => {
-            run_experiments(&[Box::new(Transport::asked(arguments))], &arguments.common(), Scope::Alone)
+            run_experiments(&[Box::new(Transport::asked(arguments)?)], &arguments.common, Scope::Alone)
         }
         Some(Mode::Rest(arguments)) => {
             run_experiments(&[Box::new(Rest::asked(arguments))], &arguments.common, Scope::Alone)

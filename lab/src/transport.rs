@@ -21,7 +21,7 @@ use std::rc::Rc;
 use anyhow::bail;
 use clap::Args;
 
-use crate::command::{Common, DEFAULT_OUT, DEFAULT_SEED};
+use crate::command::Common;
 use crate::experiment::model::{Report, Results, Skipped};
 use crate::experiment::{Experiment, Participant, Plan, Setting};
 use crate::processes::Reaper;
@@ -31,12 +31,12 @@ use peers::Peers;
 use services::{Interpreters, Language, Service, Socket};
 use target::Setup;
 
-/// What `pilotlight lab transport` takes.
+/// What `pilotlight lab transport` takes. A quick run makes 8 requests in 8 rounds, without the other gateways.
 #[derive(Args, Clone, Debug)]
 pub struct TransportArguments {
-    /// The folder for report.json, report.html, report.md and plots; made if it is not there
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_OUT)]
-    out: PathBuf,
+    /// What all experiments take.
+    #[command(flatten)]
+    pub(crate) common: Common,
     /// Languages of the services; those that lab/peers/languages/build.sh builds are left out where they are not built
     #[arg(
         long,
@@ -48,18 +48,14 @@ pub struct TransportArguments {
     /// Cases
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cached,http-warm,http-cold,pipe-warm,pipe-cold")]
     cases: Vec<Case>,
-    /// Counted requests of each case, divided among the rounds
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    /// Counted requests of each case, divided among the rounds, which are 10 at most unless given
+    #[arg(long, default_value_t = REQUESTS, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(conflicts_with = "quick")]
     requests: u32,
     /// Requests that do not count: before each round of a warm case, before the first of a cold one
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = WARM_UP, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(conflicts_with = "quick")]
     warmup: u32,
-    /// Rounds in which the variants alternate; fewer than eight tell nothing apart
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// 8 requests in 8 rounds, and no other gateways: to see whether everything works
-    #[arg(long, conflicts_with_all = ["requests", "warmup", "rounds"])]
-    quick: bool,
     /// Leave the other gateways out
     #[arg(long)]
     no_peers: bool,
@@ -69,34 +65,14 @@ pub struct TransportArguments {
     /// The Node.js of the services
     #[arg(long, value_name = "PROGRAM", default_value = "node")]
     node: PathBuf,
-    /// Seed of the intervals, so that they can be computed again
-    #[arg(long, default_value_t = DEFAULT_SEED)]
-    seed: u64,
-    /// Compare although the machine is too noisy for it; the report says so
-    #[arg(long)]
-    noisy_anyway: bool,
-    /// Say what there is to measure, what is believed of it, how long it takes, and what is missing for it
-    #[arg(long)]
-    list: bool,
-    /// Print report.json instead of tables
-    #[arg(long)]
-    json: bool,
 }
 
-impl TransportArguments {
-    /// What all experiments take, of these.
-    pub(crate) fn common(&self) -> Common {
-        Common {
-            out: self.out.clone(),
-            quick: self.quick,
-            seed: self.seed,
-            noisy_anyway: self.noisy_anyway,
-            list: self.list,
-            json: self.json,
-            ..Common::default()
-        }
-    }
-}
+/// What `--requests` is unless given.
+const REQUESTS: u32 = 50;
+/// What `--warmup` is unless given.
+const WARM_UP: u32 = 5;
+/// What `--rounds` is unless given; fewer than eight tell nothing apart.
+const ROUNDS: u32 = 10;
 
 /// The experiment.
 #[derive(Debug)]
@@ -110,23 +86,28 @@ pub struct Transport {
 
 impl Transport {
     /// What was asked for.
-    #[must_use]
-    pub fn asked(arguments: &TransportArguments) -> Self {
+    ///
+    /// # Errors
+    /// Some of the rounds would be without a request.
+    pub fn asked(arguments: &TransportArguments) -> anyhow::Result<Self> {
         let mut services = arguments.services.clone();
         services.sort();
         services.dedup();
         let mut cases = arguments.cases.clone();
         cases.sort();
         cases.dedup();
-        // A round without a request would be none.
-        let rounds = arguments.rounds.min(arguments.requests);
-        Self {
+        let requests = arguments.requests;
+        let rounds = arguments.common.rounds.unwrap_or(ROUNDS.min(requests));
+        if rounds > requests && !arguments.common.quick {
+            bail!("--requests {requests} are fewer than --rounds {rounds}: each round needs one");
+        }
+        Ok(Self {
             services,
             cases,
-            requests: (arguments.requests, arguments.warmup, rounds),
+            requests: (requests, arguments.warmup, rounds),
             peers: !arguments.no_peers,
             interpreters: Interpreters { python: arguments.python.clone(), node: arguments.node.clone(), peers: None },
-        }
+        })
     }
 
     /// What is measured together with other experiments: in a short run only what needs no interpreter.
@@ -135,7 +116,7 @@ impl Transport {
         Self {
             services: Vec::new(),
             cases: Case::ALL.to_vec(),
-            requests: (50, 5, 10),
+            requests: (REQUESTS, WARM_UP, ROUNDS),
             peers: true,
             interpreters: Interpreters { python: "python3".into(), node: "node".into(), peers: None },
         }
