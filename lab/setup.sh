@@ -1,8 +1,16 @@
 #!/usr/bin/env bash
-# Installs what `pilotlight lab` compares with. Asks for sudo only if a system package is missing. Debian's packages of nginx, Varnish, HAProxy,
-# H2O and Caddy may start servers of their own; the lab starts its own on other ports.
+# Installs what `pilotlight lab` compares with: lab/setup.sh [all]
+#
+# Without `all`, what `lab cache`, `front` and `transport` need, in some ten minutes; with it what every experiment of `lab all` does: the
+# Redis clients, the services of `lab rest`, `factors` and `study`, the traces of `lab eviction`, in half an hour. Asks for sudo only if a system
+# package is missing. Debian's packages of nginx, Varnish, HAProxy, H2O and Caddy may start servers of their own; the lab starts its own on other
+# ports.
 set -euo pipefail
 cd "$(dirname "$0")"
+if [ $# -gt 1 ] || [ "${1:-all}" != all ]; then
+  echo "usage: lab/setup.sh [all]" >&2
+  exit 2
+fi
 
 declare -A package=([nginx]=nginx-light [haproxy]=haproxy [varnishd]=varnish [h2o]=h2o [caddy]=caddy [wrk]=wrk [h2load]=nghttp2-client [valgrind]=valgrind [node]=nodejs [cc]=build-essential [pebble]=pebble [faketime]=faketime
   [uwsgi-core]="uwsgi-core uwsgi-plugin-python3" [apache2]="apache2-bin libapache2-mod-fcgid" [php]=php-cli [php-cgi]=php-cgi
@@ -54,4 +62,10 @@ echo "lab/setup.sh: building what \`pilotlight lab cache\` compares with"
 (cd peers/proxyfloor && cargo build --quiet --release)
 ../sdk/python/native/build.sh "$PWD/$venv/bin/python" # the compiled core of the SDK
 peers/languages/build.sh || true # what cannot be built is said, and left out
-echo "lab/setup.sh: ready; run target/release/pilotlight lab cache"
+if [ "${1:-}" = all ]; then
+  for what in redis rest factors cache; do
+    echo "lab/setup.sh: building lab/peers/$what"
+    bash peers/$what/build.sh || true # what cannot be built is said, and left out
+  done
+fi
+echo "lab/setup.sh: ready; run target/release/pilotlight lab ${1:-cache}"
