@@ -7,12 +7,14 @@
 mod build;
 pub(crate) mod compare;
 mod epochs;
+mod owners;
 mod parse;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+
+use owners::{NOBODY, Owners};
 
 use super::asked::Asked;
 use super::slot::{SLOTS, Slot};
@@ -21,17 +23,14 @@ use crate::error::ServerError;
 use crate::reply::Value;
 
 /// The nodes of a cluster and the owner of each slot.
+#[derive(Clone)]
 pub(crate) struct Topology {
-    /// Slot → index of a node, or [`NOBODY`].
-    owners: Box<[AtomicU16]>,
+    owners: Owners,
     nodes: Vec<Node>,
     shards: Vec<Shard>,
     /// Announced addresses first, then other names under which a node may appear in a redirect.
     by_address: HashMap<NodeAddress, NodeIndex>,
 }
-
-/// Owner of a slot that nobody serves.
-const NOBODY: u16 = u16::MAX;
 
 /// The place of a node in [`Topology::nodes`]. It means nothing in another topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -174,7 +173,7 @@ impl Topology {
     #[must_use]
     #[inline]
     pub(crate) fn owner(&self, slot: Slot) -> Option<NodeIndex> {
-        let owner = self.owners[usize::from(slot.number())].load(Ordering::Relaxed);
+        let owner = self.owners.of(slot);
         (owner != NOBODY).then_some(NodeIndex(owner))
     }
 
@@ -184,7 +183,7 @@ impl Topology {
     /// another topology are ignored.
     pub(crate) fn patch(&self, slot: Slot, owner: NodeIndex) {
         if owner.get() < self.nodes.len() {
-            self.owners[usize::from(slot.number())].store(owner.0, Ordering::Relaxed);
+            self.owners.give(slot, owner.0);
         }
     }
 
@@ -251,19 +250,12 @@ impl Topology {
     /// How many slots have an owner.
     #[must_use]
     pub(crate) fn covered(&self) -> usize {
-        self.owners.iter().filter(|owner| owner.load(Ordering::Relaxed) != NOBODY).count()
+        Slot::all().filter(|&slot| self.owner(slot).is_some()).count()
     }
 
     /// The slots of a node.
     pub(crate) fn slots_of(&self, index: NodeIndex) -> impl Iterator<Item = Slot> {
         Slot::all().filter(move |&slot| self.owner(slot) == Some(index))
-    }
-}
-
-impl Clone for Topology {
-    fn clone(&self) -> Self {
-        let owners = self.owners.iter().map(|owner| AtomicU16::new(owner.load(Ordering::Relaxed))).collect();
-        Self { owners, nodes: self.nodes.clone(), shards: self.shards.clone(), by_address: self.by_address.clone() }
     }
 }
 

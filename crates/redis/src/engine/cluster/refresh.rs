@@ -1,5 +1,5 @@
-//! The task that keeps a cluster's topology: asks some nodes at once, compares their views, installs the one that most
-//! agree on.
+//! The task that keeps a cluster's topology: asks some nodes at once, compares their views, installs the newest
+//! (`docs/adr/0076-epochs-of-owners.md`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};

@@ -1,18 +1,17 @@
 //! Putting a [`Topology`] together from nodes, shards and ranges of slots, in any order and with repetitions.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU16, Ordering};
 
+use super::owners::Owners;
 use super::{NOBODY, Node, NodeIndex, Role, Shard, ShardIndex, Topology, TopologyError};
 use crate::config::NodeAddress;
-use crate::proto::slot::{SLOTS, Slot};
+use crate::proto::slot::Slot;
 
 impl Topology {
     /// A topology without nodes, in which nobody serves anything.
     #[must_use]
     pub(crate) fn empty() -> Self {
-        let owners = (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect();
-        Self { owners, nodes: Vec::new(), shards: Vec::new(), by_address: HashMap::new() }
+        Self { owners: Owners::nobodys(), nodes: Vec::new(), shards: Vec::new(), by_address: HashMap::new() }
     }
 
     /// Adds a shard, or the replicas that a known shard (one with this primary) lacks.
@@ -34,12 +33,12 @@ impl Topology {
     /// Gives a range of slots to a shard's primary; without a primary they stay unserved.
     pub(super) fn assign(&mut self, first: Slot, last: Slot, shard: ShardIndex) -> Result<(), TopologyError> {
         let Some(owner) = self.shards[usize::from(shard.0)].primary else { return Ok(()) };
-        for number in first.number()..=last.number() {
-            let before = self.owners[usize::from(number)].swap(owner.0, Ordering::Relaxed);
+        for slot in Slot::all().skip(usize::from(first.number())).take_while(|&slot| slot <= last) {
+            let before = self.owners.give(slot, owner.0);
             if before != NOBODY && before != owner.0 {
                 let announced = |index: u16| self.nodes[usize::from(index)].announced.clone();
                 return Err(TopologyError::Overlap {
-                    slot: number,
+                    slot: slot.number(),
                     first: announced(before),
                     second: announced(owner.0),
                 });
@@ -49,7 +48,8 @@ impl Topology {
     }
 
     /// Refuses a topology that serves nothing.
-    pub(super) fn finish(self) -> Result<Self, TopologyError> {
+    pub(super) fn finish(mut self) -> Result<Self, TopologyError> {
+        self.owners.settle();
         if self.covered() == 0 { Err(TopologyError::NoSlots) } else { Ok(self) }
     }
 

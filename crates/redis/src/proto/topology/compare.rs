@@ -1,7 +1,6 @@
 //! Several views of one cluster: which to believe, and what a new one changes.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 use super::{NOBODY, Node, NodeIndex, Topology};
 use crate::proto::slot::{SLOTS, Slot};
@@ -157,7 +156,7 @@ fn common_owners(views: &[Topology]) -> Vec<Vec<u16>> {
         .map(|view| {
             let common: Vec<u16> = view.nodes.iter().map(|node| number(&mut numbers, node)).collect();
             let owner = |index: u16| common.get(usize::from(index)).copied().unwrap_or(NOBODY);
-            view.owners.iter().map(|index| owner(index.load(Ordering::Relaxed))).collect()
+            Slot::all().map(|slot| owner(view.owners.of(slot))).collect()
         })
         .collect()
 }

@@ -1,9 +1,9 @@
 //! Which of two claims on a slot is the newer one: Redis Cluster specification, "Configuration epoch for slots".
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
-use super::{NOBODY, Role, Topology, parse};
+use super::{Node, Role, Topology, parse};
+use crate::proto::slot::Slot;
 use crate::reply::Value;
 
 impl Topology {
@@ -18,27 +18,25 @@ impl Topology {
 
     /// For each slot the epoch of its owner, 0 if that is not known.
     pub(super) fn epochs(&self) -> impl Iterator<Item = u64> {
-        let owner = |owner: u16| self.nodes.get(usize::from(owner)).map_or(0, |node| node.epoch);
-        self.owners.iter().map(move |index| owner(index.load(Ordering::Relaxed)))
+        Slot::all().map(|slot| self.owner_node(slot).map_or(0, |owner| owner.epoch))
     }
 
     /// Whether this says of some slot what was true before `known`: its owner is another one, of a lower epoch, while
     /// the owner that is known is still there.
     #[must_use]
     pub(crate) fn is_older_than(&self, known: &Self) -> bool {
-        let claims = self.owners.iter().zip(self.epochs()).zip(known.owners.iter().zip(known.epochs()));
-        let mut older = claims
-            .filter(|((_, epoch), (_, known_epoch))| *epoch > 0 && epoch < known_epoch)
-            .map(|((owner, _), (known_owner, _))| (owner.load(Ordering::Relaxed), known_owner.load(Ordering::Relaxed)))
-            .filter(|(owner, _)| *owner != NOBODY)
-            .collect::<Vec<_>>();
-        // Each pair of nodes once: it is the same for all slots between them.
-        older.dedup();
-        let id = |topology: &Self, owner: u16| topology.nodes.get(usize::from(owner)).map(|node| node.id.clone());
-        older.into_iter().any(|(owner, known_owner)| {
-            let known_id = id(known, known_owner);
-            id(self, owner) != known_id && self.nodes.iter().any(|node| Some(&node.id) == known_id.as_ref())
-        })
+        let owners = Slot::all().filter_map(|slot| Some((known.owner_node(slot)?, self.owner_node(slot)?)));
+        let replaced = owners
+            .filter(|(known, here)| here.epoch > 0 && here.epoch < known.epoch && here.id != known.id)
+            .map(|(known, _)| &known.id);
+        let mut replaced: Vec<_> = replaced.collect();
+        // Once for all slots of a range.
+        replaced.dedup();
+        replaced.into_iter().any(|known| self.nodes.iter().any(|node| node.id == *known))
+    }
+
+    fn owner_node(&self, slot: Slot) -> Option<&Node> {
+        self.node(self.owner(slot)?)
     }
 }
 
