@@ -1,13 +1,15 @@
 //! One connection of a lane, from its handshake to its loss: reads, gives replies, writes waves, watches the clock.
 
-use std::future::poll_fn;
-use std::pin::Pin;
+use std::future::{Future as _, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use pilotlight_resp::{Frame, Value};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::yield_now;
 use tokio::time::Sleep;
 
 use super::body::{Condemned, Lane, Patience, Phase, Shared};
@@ -70,6 +72,8 @@ pub(super) struct Session<'l> {
     wakers: Vec<Waker>,
     /// One turn was let pass for commands to gather.
     has_gathered: bool,
+    /// One thread runs the driver and all callers.
+    is_on_one_thread: bool,
     /// They gather for as long as is configured, since then.
     gathering: Option<Instant>,
     /// Ends that, if it is long.
@@ -96,6 +100,7 @@ impl<'l> Session<'l> {
             replies: Vec::with_capacity(MAX_BATCH),
             wakers: Vec::with_capacity(MAX_BATCH),
             has_gathered: false,
+            is_on_one_thread: is_on_one_thread(),
             gathering: None,
             gathered: None,
             credentials,
@@ -322,7 +327,14 @@ impl<'l> Session<'l> {
                 }
             }
         }
-        cx.waker().wake_by_ref();
+        if self.is_on_one_thread && self.lane.settings.flush_delay.is_none() {
+            // The runtime runs whoever is ready, looks at its sockets, and only then goes on here: replies that other
+            // lanes have received meanwhile make commands for this wave, too. Several threads would each wait for
+            // themselves.
+            let _ = pin!(yield_now()).poll(cx);
+        } else {
+            cx.waker().wake_by_ref();
+        }
         Taken::Later
     }
 
@@ -470,4 +482,8 @@ impl<'l> Session<'l> {
             Patience::Deadlines => self.is_stalled(state, now) && state.oldest(now) != Oldest::Waits,
         }
     }
+}
+
+fn is_on_one_thread() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread)
 }
