@@ -25,6 +25,8 @@ use crate::reply::Value;
 
 /// After the first answer, the others get this much longer; before it, silence for so long has one more source asked.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// A node that has told its view has so long to tell epochs; without them its view is believed less.
+const EPOCHS_PATIENCE: Duration = Duration::from_millis(500);
 /// So long a topology is kept although all nodes that answer still name former owners. A node that cannot be reached
 /// tells the others late of what it has taken over; if it never does, they are believed.
 const NEWER_KEPT: Duration = Duration::from_secs(15);
@@ -119,7 +121,7 @@ impl Epochs {
             return;
         }
         // A view without them is better than none.
-        if let Ok(Ok(answer)) = timeout(PATIENCE, wire.exchange(&Command::new(&spec::CLUSTER_NODES))).await {
+        if let Ok(Ok(answer)) = timeout(EPOCHS_PATIENCE, wire.exchange(&Command::new(&spec::CLUSTER_NODES))).await {
             self.is_refused.fetch_or(is_refused_for_good(&answer), Ordering::Relaxed);
             view.learn_epochs(&answer);
         }
@@ -208,7 +210,8 @@ impl Cluster {
     /// Whether the view is older than the topology: former owners would be read from, what was written to those of now
     /// would not be found.
     fn is_kept_back(&self, view: &Topology) -> bool {
-        let is_older = self.look(|known| view.is_older_than(known)).unwrap_or(false);
+        let is_told = !self.epochs.is_refused.load(Ordering::Relaxed);
+        let is_older = is_told && self.look(|known| view.is_older_than(known)).unwrap_or(false);
         let mut task = self.task.lock();
         if !is_older {
             task.older_since = None;

@@ -21,14 +21,13 @@ impl Topology {
         Slot::all().map(|slot| self.owner_node(slot).map_or(0, |owner| owner.epoch))
     }
 
-    /// Whether this says of some slot what was true before `known`: its owner is another one, of a lower epoch, while
-    /// the owner that is known is still there.
+    /// Whether this may say of some slot what was true before `known`: its owner is another one, of a lower epoch or of
+    /// none that is known, while the owner that is known is still there.
     #[must_use]
     pub(crate) fn is_older_than(&self, known: &Self) -> bool {
         let owners = Slot::all().filter_map(|slot| Some((known.owner_node(slot)?, self.owner_node(slot)?)));
-        let replaced = owners
-            .filter(|(known, here)| here.epoch > 0 && here.epoch < known.epoch && here.id != known.id)
-            .map(|(known, _)| &known.id);
+        let replaced =
+            owners.filter(|(known, here)| here.epoch < known.epoch && here.id != known.id).map(|(known, _)| &known.id);
         let mut replaced: Vec<_> = replaced.collect();
         // Once for all slots of a range.
         replaced.dedup();

@@ -324,6 +324,8 @@ impl Worker {
     /// Errors that tell of a fault, not of a confusion.
     fn check_error(&self, error: &Error) {
         let is_of_a_fault = match error.kind() {
+            // Those that are followed at once, then the deadline came; more of them would be a circle.
+            ErrorKind::Redirects { redirects, .. } => *redirects <= 2,
             ErrorKind::Connect(_) | ErrorKind::Connection(_) | ErrorKind::Timeout(_) | ErrorKind::Cluster(_) => true,
             ErrorKind::Server(server) => {
                 ["CLUSTERDOWN", "LOADING", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK"].contains(&server.code())

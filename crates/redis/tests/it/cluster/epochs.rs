@@ -90,6 +90,13 @@ async fn a_primary_that_the_others_have_forgotten_is_not_waited_for() {
     pair.is_answered_by("a").await;
 }
 
+#[tokio::test]
+async fn nodes_that_refuse_to_tell_epochs_from_now_on_are_believed_at_once() {
+    let pair = Pair::new(true).await;
+    pair.all_say(0, None, true);
+    pair.is_answered_by("a").await;
+}
+
 /// A user without the right to `CLUSTER NODES`; the refusal stands in the server's log, so that once is enough.
 #[tokio::test]
 async fn without_epochs_the_nodes_are_believed_and_asked_for_them_once() {
