@@ -37,7 +37,8 @@ build() {
   [ -x "$OUT/$name" ] && return
   say "building $name ($3 of ${#PROGRAMS[@]})"
   case $package in
-    ./*) go test -c "${FLAGS[@]}" -o "$OUT/.$name" "$package" ;;
+    # Without vet, which would also look at the 700 packages that it is made of: minutes for nothing.
+    ./*) go test -c -vet=off "${FLAGS[@]}" -o "$OUT/.$name" "$package" ;;
     *) go build "${FLAGS[@]}" -o "$OUT/.$name" "$package" ;;
   esac
   mv "$OUT/.$name" "$OUT/$name"
