@@ -101,6 +101,10 @@ impl Scanner {
                     }
                     None => (input.len() - at, false),
                 },
+                State::Start => match short_header(&input[at..]) {
+                    Some((number, taken)) => (taken, self.opened(byte, number, false)?),
+                    None => (1, self.step(byte)?),
+                },
                 _ => (1, self.step(byte)?),
             };
             at += taken;
@@ -224,6 +228,18 @@ impl Scanner {
 
     fn error(&self, kind: DecodeErrorKind) -> DecodeError {
         DecodeError { offset: self.used, kind }
+    }
+}
+
+/// A whole header of one digit or two, as nearly all are: its number, and its bytes.
+#[inline]
+fn short_header(input: &[u8]) -> Option<(u64, usize)> {
+    match *input {
+        [b'$' | b'*' | b'%' | b'~', digit @ b'0'..=b'9', b'\r', b'\n', ..] => Some((u64::from(digit - b'0'), 4)),
+        [b'$' | b'*' | b'%' | b'~', tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            Some((u64::from(tens - b'0') * 10 + u64::from(ones - b'0'), 5))
+        }
+        _ => None,
     }
 }
 
