@@ -130,7 +130,7 @@ impl Core {
         match &self.large {
             Some(large) => {
                 let brings_much = matches!(payload, Payload::Command(command) if large.expects(command));
-                Arc::clone(lane.fitting(if brings_much { usize::MAX } else { payload.size() }))
+                Arc::clone(lane.fitting(|| if brings_much { usize::MAX } else { payload.size() }))
             }
             None => lane,
         }
@@ -141,6 +141,15 @@ impl Core {
     pub(crate) fn note_reply(&self, command: &Command<'_>, reply: &Value) {
         if let Some(large) = &self.large {
             large.note(command, reply);
+        }
+    }
+
+    /// The lane of all commands that go their usual way, if it is the same for each.
+    #[inline]
+    pub(crate) fn only_lane(&self) -> Option<&Arc<Lane>> {
+        match &self.servers {
+            Servers::Single(single) if self.large.is_none() => single.only_lane(),
+            _ => None,
         }
     }
 

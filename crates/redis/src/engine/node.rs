@@ -116,6 +116,15 @@ impl Node {
         }
     }
 
+    /// The lane for every slot, if there is no other.
+    #[inline]
+    pub(crate) fn only_lane(&self) -> Option<&Arc<Lane>> {
+        match &*self.lanes {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
     /// All lanes, that for large commands last.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
         self.lanes.iter().chain(&self.large)

@@ -119,6 +119,12 @@ impl Single {
         &self.primary
     }
 
+    /// The lane of all commands, if there is no other.
+    #[inline]
+    pub(crate) fn only_lane(&self) -> Option<&Arc<Lane>> {
+        if self.replicas.is_none() { self.primary.only_lane() } else { None }
+    }
+
     /// The lane for a command.
     #[inline]
     pub(crate) fn lane_of(&self, spec: &CommandSpec, slot: impl FnOnce() -> Option<Slot>) -> Result<Arc<Lane>, Error> {

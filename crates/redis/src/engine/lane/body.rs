@@ -188,9 +188,9 @@ impl Lane {
 
     /// The lane to the same node for a command of so many bytes.
     #[inline]
-    pub(crate) fn fitting(self: &Arc<Self>, bytes: usize) -> &Arc<Self> {
+    pub(crate) fn fitting(self: &Arc<Self>, bytes: impl FnOnce() -> usize) -> &Arc<Self> {
         match &self.large {
-            Some(large) if bytes >= self.settings.large_bytes => large,
+            Some(large) if bytes() >= self.settings.large_bytes => large,
             _ => self,
         }
     }

@@ -32,7 +32,7 @@ impl RetryLoop<'_, '_, '_, '_> {
         };
         for (it, done) in tries.into_iter().zip(done) {
             match done {
-                Ok((lane, outcome, bytes)) => self.settle(Group { asked, ..Group::alone(lane, it, bytes) }, outcome),
+                Ok((lane, outcome, bytes)) => self.settle(Group::alone(lane, it, bytes, asked), outcome),
                 Err(error) => self.judge(it, Failure::NoRoute(error), asked),
             }
         }
@@ -42,7 +42,7 @@ impl RetryLoop<'_, '_, '_, '_> {
 impl Work<'_, '_, '_> {
     async fn exchange(&self, it: &Try, sink: Option<&mut Sink<'_>>) -> Done {
         let lane = self.lane(it)?;
-        let submission = self.submission(it);
+        let submission = self.submission(it, Instant::now());
         let mut out = Out::contiguous_only();
         self.encode(it, &mut out);
         let (pool, config) = (self.core.pool(), self.core.config());

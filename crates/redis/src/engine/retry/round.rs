@@ -12,7 +12,8 @@ use super::state::{FOREVER, Lead, RetryLoop, Tries, Try, Work};
 use crate::engine::flight::Flight;
 use crate::engine::lane::{Crowd, Lane, Refused, Ticket};
 use crate::engine::reply_check::ReplyCheck;
-use crate::engine::request::Payload;
+use crate::engine::request::{Payload, Request};
+use crate::engine::route::Target;
 use crate::engine::submission::{Kind, Outcome, Submission, SubmissionError};
 use crate::engine::trail;
 use crate::error::{Error, ErrorKind, Ran};
@@ -25,6 +26,8 @@ const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 pub(super) struct Group {
     pub(super) lane: Arc<Lane>,
     pub(super) members: SmallVec<[Member; 1]>,
+    /// Each of them has one reply, and none comes before it.
+    is_plain: bool,
     pub(super) check: Option<ReplyCheck>,
     /// When it was submitted.
     pub(super) asked: Instant,
@@ -41,8 +44,8 @@ pub(super) type Flights = SmallVec<[(Group, Flight); 1]>;
 
 impl Group {
     /// Of one request on a lane's node.
-    pub(super) fn alone(lane: Arc<Lane>, it: Try, end: usize) -> Self {
-        Self { lane, members: smallvec![Member { it, end }], check: None, asked: Instant::now() }
+    pub(super) fn alone(lane: Arc<Lane>, it: Try, end: usize, asked: Instant) -> Self {
+        Self { lane, members: smallvec![Member { it, end }], is_plain: false, check: None, asked }
     }
 }
 
@@ -69,13 +72,22 @@ impl RetryLoop<'_, '_, '_, '_> {
     /// Submits each lane's requests in one piece.
     pub(super) async fn launch(&mut self, tries: Tries, flights: &mut Flights) {
         let asked = Instant::now();
-        for (it, failure) in self.work.launch(tries, flights).await {
+        for (it, failure) in self.work.launch(tries, flights, asked).await {
             self.judge(it, failure, asked);
         }
     }
 
     /// Gives each request its replies, in order; what came to an error is judged.
     pub(super) fn settle(&mut self, group: Group, outcome: Outcome) {
+        let outcome = match outcome {
+            Outcome::Many(replies) if group.is_plain && replies.len() == group.members.len() => {
+                for (Member { it, .. }, reply) in group.members.into_iter().zip(replies) {
+                    self.give(it, Outcome::One(reply), &group.lane, group.asked);
+                }
+                return;
+            }
+            other => other,
+        };
         let is_alone = group.members.len() == 1;
         let (replies, failure): (SmallVec<[Value; 1]>, _) = match outcome {
             Outcome::Many(replies) => (SmallVec::from_vec(replies), None),
@@ -88,7 +100,7 @@ impl RetryLoop<'_, '_, '_, '_> {
             let (wanted, kind) = self.work.requests[it.index].payload.replies();
             // Alone, the reply to ASKING was passed over already.
             let skip = if it.attempts.is_asking && !is_alone { 1 } else { 0 };
-            let failure = if replies.len() >= skip + wanted as usize {
+            let own = if replies.len() >= skip + wanted as usize {
                 let mut own = replies.by_ref().skip(skip);
                 match kind {
                     Kind::One => Outcome::One(own.next().unwrap_or(Value::Null)),
@@ -100,20 +112,24 @@ impl RetryLoop<'_, '_, '_, '_> {
                 Outcome::Failed(Box::new(share(failure.as_deref(), begin, end, is_alone && !is_transaction)))
             };
             begin = end;
-            match failure {
-                Outcome::One(value) if !matches!(value, Value::Error(_) | Value::TooDeep) => {
-                    self.replies[it.index] = Some(Ok(value));
-                }
-                other => self.judge(it, Failure::Outcome(Arc::clone(&group.lane), other), group.asked),
+            self.give(it, own, &group.lane, group.asked);
+        }
+    }
+
+    fn give(&mut self, it: Try, outcome: Outcome, lane: &Arc<Lane>, asked: Instant) {
+        match outcome {
+            Outcome::One(value) if !matches!(value, Value::Error(_) | Value::TooDeep) => {
+                self.replies[it.index] = Some(Ok(value));
             }
+            other => self.judge(it, Failure::Outcome(Arc::clone(lane), other), asked),
         }
     }
 }
 
 impl Work<'_, '_, '_> {
     /// Submits each lane's requests in one piece.
-    async fn launch(&self, tries: Tries, flights: &mut Flights) -> Failures {
-        let (groups, mut failures) = self.grouped(tries);
+    async fn launch(&self, tries: Tries, flights: &mut Flights, asked: Instant) -> Failures {
+        let (groups, mut failures) = self.grouped(tries, asked);
         let mut waiting = Vec::new();
         for mut group in groups {
             let lane = Arc::clone(&group.lane);
@@ -139,6 +155,7 @@ impl Work<'_, '_, '_> {
         let crowd = match room {
             // On a loaded machine room may come when the deadline has passed.
             Ok(Ok(turn)) if self.remaining() != Some(Duration::ZERO) => {
+                group.asked = Instant::now();
                 let submitted = self.submit(&mut group, |submission, encode| turn.submit(submission, None, encode));
                 drop(turn);
                 return match submitted {
@@ -184,19 +201,22 @@ impl Work<'_, '_, '_> {
     /// How a group's replies are gathered: those of one request as it wants them, of several in one list.
     fn shape(&self, group: &Group) -> Submission {
         match &*group.members {
-            [only] => self.submission(&only.it),
+            [only] => self.submission(&only.it, group.asked),
             members => {
-                let replies = members.iter().map(|member| self.replies(&member.it)).sum();
-                Submission { replies, skip: 0, kind: Kind::Many, timeout: self.remaining() }
+                let replies = match group.is_plain {
+                    true => u32::try_from(members.len()).unwrap_or(u32::MAX),
+                    false => members.iter().map(|member| self.replies(&member.it)).sum(),
+                };
+                Submission { replies, skip: 0, kind: Kind::Many, timeout: self.remaining_at(group.asked) }
             }
         }
     }
 
-    /// One request by itself.
-    pub(super) fn submission(&self, it: &Try) -> Submission {
+    /// One request by itself, submitted at `asked`.
+    pub(super) fn submission(&self, it: &Try, asked: Instant) -> Submission {
         let (_, kind) = self.requests[it.index].payload.replies();
         let skip = u32::from(it.attempts.is_asking);
-        Submission { replies: self.replies(it), skip, kind, timeout: self.remaining() }
+        Submission { replies: self.replies(it), skip, kind, timeout: self.remaining_at(asked) }
     }
 
     /// How many it is answered with, that to ASKING among them.
@@ -211,9 +231,15 @@ impl Work<'_, '_, '_> {
         self.requests[it.index].payload.encode(out);
     }
 
-    fn grouped(&self, tries: Tries) -> (SmallVec<[Group; 1]>, Failures) {
+    fn grouped(&self, tries: Tries, asked: Instant) -> (SmallVec<[Group; 1]>, Failures) {
         let mut failures = Failures::new();
         let mut groups: SmallVec<[Group; 1]> = SmallVec::new();
+        let is_plain = self.is_plain(&tries);
+        if let Some(lane) = self.core.only_lane().filter(|_| is_plain && tries.len() > 1) {
+            let members = tries.into_iter().map(|it| Member { it, end: 0 }).collect();
+            groups.push(Group { lane: Arc::clone(lane), members, is_plain, check: None, asked });
+            return (groups, failures);
+        }
         let mut tries = tries.into_iter();
         while let Some(it) = tries.next() {
             match self.lane(&it) {
@@ -224,7 +250,7 @@ impl Work<'_, '_, '_> {
                         }
                         group.members.push(Member { it, end: 0 });
                     }
-                    None => groups.push(Group::alone(lane, it, 0)),
+                    None => groups.push(Group { is_plain, ..Group::alone(lane, it, 0, asked) }),
                 },
                 Err(error) => failures.push((it, Failure::NoRoute(error))),
             }
@@ -235,11 +261,20 @@ impl Work<'_, '_, '_> {
                 [only] => self.core.fitting(Arc::clone(&group.lane), self.requests[only.it.index].payload),
                 members => {
                     let size = |member: &Member| self.requests[member.it.index].payload.size();
-                    Arc::clone(group.lane.fitting(members.iter().map(size).sum()))
+                    Arc::clone(group.lane.fitting(|| members.iter().map(size).sum()))
                 }
             };
         }
         (groups, failures)
+    }
+
+    /// Whether all go their usual way for the first time, and have one reply each.
+    fn is_plain(&self, tries: &Tries) -> bool {
+        tries.iter().all(|it| {
+            let Request { payload, target, .. } = &self.requests[it.index];
+            let is_first = matches!(it.lead, Lead::Target) && !it.attempts.is_again();
+            is_first && matches!(target, Target::Usual) && !matches!(payload, Payload::Transaction(_))
+        })
     }
 
     pub(super) fn lane(&self, it: &Try) -> Result<Arc<Lane>, Error> {

@@ -305,7 +305,11 @@ impl Work<'_, '_, '_> {
     }
 
     pub(super) fn remaining(&self) -> Option<Duration> {
-        self.options.timeout.map(|timeout| timeout.saturating_sub(self.since.elapsed()))
+        self.remaining_at(Instant::now())
+    }
+
+    pub(super) fn remaining_at(&self, now: Instant) -> Option<Duration> {
+        self.options.timeout.map(|timeout| timeout.saturating_sub(now.saturating_duration_since(self.since)))
     }
 }
 
