@@ -4,6 +4,7 @@
 //! A [`RawClient`] has the lanes, the topology, the retries and the deadlines of a [`Client`]; it only leaves the
 //! replies as they came. A [`NodeStream`] is one connection after its handshake, and nothing more.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,8 +112,20 @@ impl RawClient {
     #[must_use]
     #[inline]
     pub fn encoded<'p>(&self, command: &Command<'_>, bytes: &'p [u8]) -> Option<Encoded<'p>> {
-        let slot = routing::short_way(self.client.core(), command).ok()?;
-        Some(Encoded { spec: command.spec(), slot, bytes })
+        self.encoded_by(command.spec(), bytes, || command)
+    }
+
+    /// The same of a command with this description, which is made only if its keys decide where it goes.
+    #[must_use]
+    #[inline]
+    pub fn encoded_by<'p, 'a, C: Borrow<Command<'a>>>(
+        &self,
+        spec: &'static CommandSpec,
+        bytes: &'p [u8],
+        command: impl FnOnce() -> C,
+    ) -> Option<Encoded<'p>> {
+        let slot = routing::short_way_by(self.client.core(), spec, command).ok()?;
+        Some(Encoded { spec, slot, bytes })
     }
 
     /// Sends all commands and awaits all replies, in the order of the commands; each fails alone. As a

@@ -13,10 +13,11 @@
 mod blocking;
 mod misuse;
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::command::{Command, Flags, RequestPolicy, ResponsePolicy, UNKNOWN};
+use crate::command::{Command, CommandSpec, Flags, RequestPolicy, ResponsePolicy, UNKNOWN};
 use crate::config::NodeAddress;
 use crate::engine::core::Core;
 use crate::engine::options::CallOptions;
@@ -42,17 +43,26 @@ pub(crate) struct LongWay;
 /// else than none. It is computed here, and only here.
 #[inline]
 pub(crate) fn short_way(core: &Core, command: &Command<'_>) -> Result<Option<Slot>, LongWay> {
-    let spec = command.spec();
+    short_way_by(core, command.spec(), || command)
+}
+
+/// The same of a command that is looked at only if its keys decide.
+#[inline]
+pub(crate) fn short_way_by<'a, C: Borrow<Command<'a>>>(
+    core: &Core,
+    spec: &CommandSpec,
+    command: impl FnOnce() -> C,
+) -> Result<Option<Slot>, LongWay> {
     if spec.flags.has_any(Flags::BLOCKING.and(Flags::CONNECTION_STATE).and(Flags::WHILE_BUSY)) {
         return Err(LongWay);
     }
     if !core.is_cluster() {
-        return Ok(if core.config().lanes > 1 { command.slot() } else { None });
+        return Ok(if core.config().lanes > 1 { command().borrow().slot() } else { None });
     }
     if spec.keys.is_empty() {
         return if spec.request == RequestPolicy::Default { Ok(None) } else { Err(LongWay) };
     }
-    command.only_slot().map_err(|_| LongWay)
+    command().borrow().only_slot().map_err(|_| LongWay)
 }
 
 /// Runs such a command, or any on the way that its caller chose.
