@@ -1,15 +1,14 @@
 //! Commands as clients send them: off a read buffer, whole, with the places of their words.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::LazyLock;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use pilotlight_redis::Command;
 use pilotlight_redis::command::{CommandSpec, UNKNOWN};
 use pilotlight_redis::commands::spec;
 use pilotlight_resp::encode;
-use smallvec::SmallVec;
 
 use crate::words;
 
@@ -31,16 +30,37 @@ const WRONG_LENGTH: &str = "invalid bulk length";
 /// The longest name that is looked up. There is no longer one.
 const MAX_NAME_BYTES: usize = 32;
 
-/// Where words begin and end; those of nearly every command need no heap.
-type Words = SmallVec<[(usize, usize); 4]>;
+/// Places of words whose room is kept for the commands to come.
+const MAX_KEPT_WORDS: usize = 1024;
+
+/// Commands that came together: what was read, and where they and their words are in it.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// As the client sent them, one after the other.
+    sent: BytesMut,
+    /// Those that were typed as lines, as a server gets them.
+    typed: Vec<u8>,
+    /// Where their words begin and end, counted from the begin of the command.
+    words: Vec<(usize, usize)>,
+    places: Vec<Place>,
+}
+
+/// Where a command is.
+#[derive(Debug)]
+struct Place {
+    is_typed: bool,
+    bytes: (usize, usize),
+    words: (usize, usize),
+    spec: Option<&'static CommandSpec>,
+}
 
 /// One command.
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'b> {
     /// As it is sent to a server: what the client sent, except for one that was typed as a line.
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: &'b [u8],
     /// The words, as ranges of `bytes`.
-    words: Words,
+    words: &'b [(usize, usize)],
     /// What it is; `None`: not known.
     spec: Option<&'static CommandSpec>,
 }
@@ -67,16 +87,25 @@ pub(crate) struct Parser {
     at: usize,
     /// Words that it still lacks; `None`: its header was not read.
     lacking: Option<usize>,
-    words: Words,
+    /// Those that it has.
+    words: Vec<(usize, usize)>,
     /// Bytes that it certainly lacks.
     wanted: usize,
     /// Nothing after a mistake can be trusted.
     failed: Option<BadRequest>,
 }
 
+/// What is at the front of a buffer, and its bytes there.
+enum Found {
+    Sent(usize),
+    Typed(Vec<Vec<u8>>, usize),
+    /// An empty command. As servers do: nothing is said to it.
+    Nothing(usize),
+}
+
 impl Parser {
     pub(crate) fn new(max_command_bytes: usize) -> Self {
-        Self { max_command_bytes, at: 0, lacking: None, words: Words::new(), wanted: 0, failed: None }
+        Self { max_command_bytes, at: 0, lacking: None, words: Vec::new(), wanted: 0, failed: None }
     }
 
     /// Bytes that the current command certainly lacks.
@@ -84,118 +113,186 @@ impl Parser {
         self.wanted
     }
 
-    /// The next command, if it is there to its end. After an error there is none.
+    /// Takes the commands that are there to their end, at most so many, into `requests`, which is empty. After an error
+    /// there are none.
     ///
     /// # Errors
-    /// The bytes are no command, or exceed a limit; the same error comes from then on.
-    pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Request>, BadRequest> {
+    /// The bytes are no command, or exceed a limit; what came before them was taken, and the same error comes from then
+    /// on.
+    pub(crate) fn take(&mut self, input: &mut BytesMut, max: usize, requests: &mut Requests) -> Result<(), BadRequest> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        let next = self.parse(input);
-        self.failed = next.as_ref().err().cloned();
-        next
+        std::mem::swap(&mut requests.words, &mut self.words);
+        let (mut begin, mut first) = (0, 0);
+        let mut parsed = Ok(());
+        while requests.len() < max {
+            match self.parse(&input[begin..], &mut requests.words) {
+                Ok(Some(Found::Sent(bytes))) => {
+                    requests.add(&input[begin..], bytes, begin, first);
+                    begin += bytes;
+                }
+                Ok(Some(Found::Typed(words, bytes))) => {
+                    requests.add_typed(&words);
+                    begin += bytes;
+                }
+                Ok(Some(Found::Nothing(bytes))) => begin += bytes,
+                Ok(None) => break,
+                Err(failed) => {
+                    self.failed = Some(failed.clone());
+                    parsed = Err(failed);
+                    break;
+                }
+            }
+            first = requests.words.len();
+        }
+        if requests.is_empty() {
+            // A command that comes in many reads is not copied with each.
+            std::mem::swap(&mut requests.words, &mut self.words);
+            input.advance(begin);
+        } else {
+            self.words.extend(requests.words.drain(first..));
+            requests.sent = input.split_to(begin);
+        }
+        parsed
     }
 
-    fn parse(&mut self, input: &mut BytesMut) -> Result<Option<Request>, BadRequest> {
-        loop {
-            self.wanted = 0;
-            let Some(lacking) = self.lacking else {
-                match input.first() {
-                    None => return Ok(None),
-                    Some(b'*') => match number(input, 0)? {
-                        Some((count, _)) if count > MAX_WORDS => {
-                            return Err(BadRequest::Malformed(WRONG_COUNT));
-                        }
-                        Some((count, end)) if count > 0 => {
-                            (self.at, self.lacking) = (end, Some(count));
-                            self.words.clear();
-                            continue;
-                        }
-                        // As servers do: nothing is said to an empty command.
-                        Some((_, end)) => {
-                            let _ = input.split_to(end);
-                            continue;
-                        }
-                        None => return Ok(None),
-                    },
-                    Some(_) => match line(input)? {
-                        Some(words) if words.is_empty() => continue,
-                        Some(words) => return Ok(Some(Request::of(&words))),
-                        None => return Ok(None),
-                    },
-                }
-            };
-            if lacking == 0 {
-                self.lacking = None;
-                let bytes = input.split_to(std::mem::take(&mut self.at)).freeze();
-                return Ok(Some(Request::new(bytes, std::mem::take(&mut self.words))));
-            }
-            match input.get(self.at) {
+    /// What is at the front of the buffer; the words of a command are added to `words`. `None`: it is not there to its
+    /// end.
+    fn parse(&mut self, input: &[u8], words: &mut Vec<(usize, usize)>) -> Result<Option<Found>, BadRequest> {
+        self.wanted = 0;
+        let (mut at, mut lacking) = match (self.lacking, input.first()) {
+            (Some(lacking), _) => (self.at, lacking),
+            (None, None) => return Ok(None),
+            (None, Some(b'*')) => match number(input, 0)? {
+                Some((count, _)) if count > MAX_WORDS => return Err(BadRequest::Malformed(WRONG_COUNT)),
+                Some((0, end)) => return Ok(Some(Found::Nothing(end))),
+                Some((count, end)) => (end, count),
                 None => return Ok(None),
-                Some(b'$') => {}
-                Some(&other) => return Err(BadRequest::NoWord(char::from(other))),
-            }
-            let Some((length, begin)) = number(input, self.at)? else { return Ok(None) };
-            if length > MAX_WORD_BYTES.max(self.max_command_bytes.saturating_sub(MIB)) {
-                return Err(BadRequest::Malformed(WRONG_LENGTH));
-            }
-            let end = begin.saturating_add(length);
-            if end.saturating_add(2) > self.max_command_bytes {
-                return Err(BadRequest::TooLarge(self.max_command_bytes));
-            }
-            let Some(after) = input.get(end..end + 2) else {
-                self.wanted = end + 2 - input.len();
+            },
+            (None, Some(_)) => return line(input),
+        };
+        while lacking > 0 {
+            let Some((begin, end)) = self.word(input, at)? else {
+                (self.at, self.lacking) = (at, Some(lacking));
                 return Ok(None);
             };
-            if after != b"\r\n" {
-                return Err(BadRequest::Malformed("a word does not end where its length says"));
+            words.push((begin, end));
+            at = end + 2;
+            lacking -= 1;
+        }
+        self.lacking = None;
+        Ok(Some(Found::Sent(at)))
+    }
+
+    /// The word whose header is at this offset: where it begins and ends. `None`: it is not there to its end.
+    #[inline]
+    fn word(&mut self, input: &[u8], at: usize) -> Result<Option<(usize, usize)>, BadRequest> {
+        match input.get(at) {
+            None => return Ok(None),
+            Some(b'$') => {}
+            Some(&other) => return Err(BadRequest::NoWord(char::from(other))),
+        }
+        let Some((length, begin)) = number(input, at)? else { return Ok(None) };
+        if length > MAX_WORD_BYTES.max(self.max_command_bytes.saturating_sub(MIB)) {
+            return Err(BadRequest::Malformed(WRONG_LENGTH));
+        }
+        let end = begin.saturating_add(length);
+        if end.saturating_add(2) > self.max_command_bytes {
+            return Err(BadRequest::TooLarge(self.max_command_bytes));
+        }
+        match input.get(end..end + 2) {
+            None => {
+                self.wanted = end + 2 - input.len();
+                Ok(None)
             }
-            self.words.push((begin, end));
-            self.at = end + 2;
-            self.lacking = Some(lacking - 1);
+            Some(b"\r\n") => Ok(Some((begin, end))),
+            Some(_) => Err(BadRequest::Malformed("a word does not end where its length says")),
         }
     }
 }
 
-impl Request {
-    fn new(bytes: Bytes, words: Words) -> Self {
-        let mut request = Self { bytes, words, spec: None };
-        request.spec = lookup(request.word(0), request.word(1));
-        request
-    }
-
-    fn of(words: &[Vec<u8>]) -> Self {
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        Self::of_words(&words)
-    }
-
-    /// A command of these words.
+impl Requests {
+    /// One command of these words.
+    #[cfg(test)]
     pub(crate) fn of_words(words: &[&[u8]]) -> Self {
-        let mut bytes = Vec::new();
-        encode::array_header(&mut bytes, words.len());
-        let mut places = Words::with_capacity(words.len());
-        for word in words {
-            encode::bulk(&mut bytes, word);
-            let end = bytes.len() - 2;
-            places.push((end - word.len(), end));
-        }
-        Self::new(bytes.into(), places)
+        let mut requests = Self::default();
+        requests.add_typed(words);
+        requests
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The commands from one on.
+    pub(crate) fn from(&self, first: usize) -> impl Iterator<Item = Request<'_>> {
+        self.places[first.min(self.len())..].iter().map(|place| self.at(place))
+    }
+
+    /// The one with this number.
+    pub(crate) fn get(&self, index: usize) -> Option<Request<'_>> {
+        self.places.get(index).map(|place| self.at(place))
+    }
+
+    fn at(&self, place: &Place) -> Request<'_> {
+        let Place { is_typed, bytes, words, spec } = *place;
+        let source = if is_typed { &self.typed[..] } else { &self.sent[..] };
+        Request { bytes: &source[bytes.0..bytes.1], words: &self.words[words.0..words.1], spec }
+    }
+
+    /// Forgets all, and keeps the room for as many.
+    pub(crate) fn clear(&mut self) {
+        self.sent = BytesMut::new();
+        self.typed = Vec::new();
+        self.places.clear();
+        self.words.clear();
+        self.words.shrink_to(MAX_KEPT_WORDS);
+    }
+
+    /// Adds the command at the front of `input`, whose words are those from `first` on.
+    #[inline]
+    fn add(&mut self, input: &[u8], bytes: usize, begin: usize, first: usize) {
+        let word = |at: usize| self.words.get(at).map_or(&[][..], |&(begin, end)| &input[begin..end]);
+        let spec = lookup(word(first), word(first + 1));
+        let words = (first, self.words.len());
+        self.places.push(Place { is_typed: false, bytes: (begin, begin + bytes), words, spec });
+    }
+
+    fn add_typed(&mut self, words: &[impl AsRef<[u8]>]) {
+        let (begin, first) = (self.typed.len(), self.words.len());
+        encode::array_header(&mut self.typed, words.len());
+        for word in words {
+            encode::bulk(&mut self.typed, word.as_ref());
+            let end = self.typed.len() - 2 - begin;
+            self.words.push((end - word.as_ref().len(), end));
+        }
+        let word = |at: usize| words.get(at).map_or(&[][..], AsRef::as_ref);
+        let spec = lookup(word(0), word(1));
+        let bytes = (begin, self.typed.len());
+        self.places.push(Place { is_typed: true, bytes, words: (first, self.words.len()), spec });
+    }
+}
+
+impl<'b> Request<'b> {
     /// How many words it has, the name included.
     pub(crate) fn len(&self) -> usize {
         self.words.len()
     }
 
     /// One of its words; empty if it has fewer.
-    pub(crate) fn word(&self, at: usize) -> &[u8] {
+    pub(crate) fn word(&self, at: usize) -> &'b [u8] {
         self.words.get(at).map_or(&[], |&(begin, end)| &self.bytes[begin..end])
     }
 
     /// The words from one on.
-    pub(crate) fn words_from(&self, first: usize) -> impl Iterator<Item = &[u8]> {
-        self.words[first.min(self.words.len())..].iter().map(|&(begin, end)| &self.bytes[begin..end])
+    pub(crate) fn words_from(&self, first: usize) -> impl Iterator<Item = &'b [u8]> + use<'b> {
+        let bytes = self.bytes;
+        self.words[first.min(self.words.len())..].iter().map(move |&(begin, end)| &bytes[begin..end])
     }
 
     /// Whether a word is this, which is in capitals, in any case.
@@ -218,7 +315,7 @@ impl Request {
     pub(crate) fn is_malformed(&self) -> bool {
         let Some(spec) = self.spec else { return false };
         let (arity, len) = (usize::from(spec.arity.unsigned_abs()), self.len());
-        let is_container = || KNOWN.get(spec.name.as_bytes()).is_some_and(|known| known.is_container);
+        let is_container = || known(spec.name.as_bytes()).is_some_and(|known| !known.subcommands.is_empty());
         (if spec.arity < 0 { len < arity } else { len != arity }) || (spec.words == 1 && is_container())
     }
 
@@ -228,7 +325,7 @@ impl Request {
     }
 
     /// The same as the client takes it.
-    pub(crate) fn command(&self) -> Command<'_> {
+    pub(crate) fn command(&self) -> Command<'b> {
         let spec = self.spec();
         self.words_from(usize::from(spec.words)).fold(Command::new(spec), |command, word| command.arg(word))
     }
@@ -271,24 +368,47 @@ fn any_number(input: &[u8], at: usize) -> Result<Option<(usize, usize)>, BadRequ
     }
 }
 
-/// A command that was typed as a line, off the buffer, with the quotes that servers know.
-fn line(input: &mut BytesMut) -> Result<Option<Vec<Vec<u8>>>, BadRequest> {
+/// A command that was typed as a line, with the quotes that servers know.
+fn line(input: &[u8]) -> Result<Option<Found>, BadRequest> {
     let Some(end) = input.iter().take(MAX_LINE_BYTES).position(|byte| *byte == b'\n') else {
         return if input.len() >= MAX_LINE_BYTES { Err(BadRequest::Malformed("too long a line")) } else { Ok(None) };
     };
-    let line = input.split_to(end + 1);
-    let first = line[..].split(u8::is_ascii_whitespace).find(|word| !word.is_empty()).unwrap_or_default();
+    let line = &input[..=end];
+    let first = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty()).unwrap_or_default();
     // A page that a browser shows may send a form to any port of this machine: the lines of its body would be commands.
     if first.eq_ignore_ascii_case(b"post") || first.eq_ignore_ascii_case(b"host:") {
         return Err(BadRequest::Http);
     }
-    words::split_bytes(&line).map(Some).map_err(|_| BadRequest::Malformed("unbalanced quotes in request"))
+    match words::split_bytes(line) {
+        Ok(words) if words.is_empty() => Ok(Some(Found::Nothing(line.len()))),
+        Ok(words) => Ok(Some(Found::Typed(words, line.len()))),
+        Err(_) => Err(BadRequest::Malformed("unbalanced quotes in request")),
+    }
 }
 
+#[derive(Default)]
 struct Known {
     spec: Option<&'static CommandSpec>,
-    /// The second word is part of the name.
-    is_container: bool,
+    /// If the second word is part of the name: those that are known, with their descriptions.
+    subcommands: Vec<(&'static str, &'static CommandSpec)>,
+}
+
+/// A name in any case.
+#[derive(Clone, Copy)]
+struct Name<'n>(&'n [u8]);
+
+impl PartialEq for Name<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(other.0)
+    }
+}
+
+impl Eq for Name<'_> {}
+
+impl Hash for Name<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.iter().for_each(|byte| state.write_u8(byte.to_ascii_uppercase()));
+    }
 }
 
 /// FNV-1a: names are short, and nobody but this program decides what is in the table.
@@ -302,49 +422,45 @@ impl Default for NameHasher {
 
 impl Hasher for NameHasher {
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        bytes.iter().for_each(|byte| self.write_u8(*byte));
     }
 
-    fn write_usize(&mut self, _length: usize) {}
+    fn write_u8(&mut self, byte: u8) {
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
 
     fn finish(&self) -> u64 {
         self.0
     }
 }
 
-type ByName<T> = HashMap<&'static [u8], T, BuildHasherDefault<NameHasher>>;
+type ByName<'n> = HashMap<Name<'n>, Known, BuildHasherDefault<NameHasher>>;
 
-/// By name, in capitals.
-static KNOWN: LazyLock<ByName<Known>> = LazyLock::new(|| {
-    let mut known: ByName<Known> = HashMap::default();
+/// By the first word.
+static KNOWN: LazyLock<ByName<'static>> = LazyLock::new(|| {
+    let mut known = ByName::default();
     for &spec in spec::ALL {
-        let none = || Known { spec: None, is_container: false };
-        if let Some((first, _)) = spec.name.split_once(' ') {
-            known.entry(first.as_bytes()).or_insert_with(none).is_container = true;
+        match spec.name.split_once(' ') {
+            Some((first, second)) => known.entry(Name(first.as_bytes())).or_default().subcommands.push((second, spec)),
+            None => known.entry(Name(spec.name.as_bytes())).or_default().spec = Some(spec),
         }
-        known.entry(spec.name.as_bytes()).or_insert_with(none).spec = Some(spec);
     }
     known
 });
 
-fn lookup(first: &[u8], second: &[u8]) -> Option<&'static CommandSpec> {
-    let mut name = [0; 2 * MAX_NAME_BYTES + 1];
-    let upper = name.get_mut(..first.len()).filter(|_| first.len() <= MAX_NAME_BYTES)?;
-    upper.copy_from_slice(first);
-    upper.make_ascii_uppercase();
-    let known = KNOWN.get(&*upper)?;
-    if known.is_container && !second.is_empty() && second.len() <= MAX_NAME_BYTES {
-        let end = first.len() + 1 + second.len();
-        name[first.len()] = b' ';
-        name[first.len() + 1..end].copy_from_slice(second);
-        name[first.len() + 1..end].make_ascii_uppercase();
-        if let Some(Known { spec: Some(spec), .. }) = KNOWN.get(&name[..end]) {
-            return Some(spec);
-        }
+fn known(first: &[u8]) -> Option<&Known> {
+    // A longer one is not hashed: it may have megabytes.
+    if first.len() > MAX_NAME_BYTES {
+        return None;
     }
-    known.spec
+    let all: &ByName<'_> = &KNOWN;
+    all.get(&Name(first))
+}
+
+fn lookup(first: &[u8], second: &[u8]) -> Option<&'static CommandSpec> {
+    let known = known(first)?;
+    let is_it = |(name, _): &&(&str, _)| name.as_bytes().eq_ignore_ascii_case(second);
+    known.subcommands.iter().find(is_it).map(|&(_, spec)| spec).or(known.spec)
 }
 
 #[cfg(test)]
@@ -356,16 +472,17 @@ mod tests {
     fn check(stream: &[u8], expected: &[&[&str]]) {
         for piece in 1..=stream.len() {
             let (mut parser, mut input, mut found) = (Parser::new(1 << 20), BytesMut::new(), Vec::new());
-            for piece in stream.chunks(piece) {
-                input.extend_from_slice(piece);
-                while let Some(request) = parser.next(&mut input).unwrap() {
-                    found.push(request);
-                }
-            }
-            let words = |request: &Request| -> Vec<String> {
+            let mut requests = Requests::default();
+            let words = |request: Request<'_>| -> Vec<String> {
                 request.words_from(0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
             };
-            assert_eq!(found.iter().map(words).collect::<Vec<_>>(), expected, "in pieces of {piece}");
+            for piece in stream.chunks(piece) {
+                input.extend_from_slice(piece);
+                parser.take(&mut input, usize::MAX, &mut requests).unwrap();
+                found.extend(requests.from(0).map(words));
+                requests.clear();
+            }
+            assert_eq!(found, expected, "in pieces of {piece}");
         }
     }
 
@@ -379,7 +496,9 @@ mod tests {
 
     #[test]
     fn what_is_no_command_is_an_error() {
-        let parse = |stream: &[u8]| Parser::new(100).next(&mut BytesMut::from(stream)).unwrap_err();
+        let parse = |stream: &[u8]| {
+            Parser::new(100).take(&mut BytesMut::from(stream), 9, &mut Requests::default()).unwrap_err()
+        };
         assert_eq!(parse(b"*1\r\n:1\r\n"), BadRequest::NoWord(':'));
         assert_eq!(parse(b"*1\r\n$1\r\nabc"), BadRequest::Malformed("a word does not end where its length says"));
         assert_eq!(parse(b"*1\r\n$98\r\n"), BadRequest::TooLarge(100));
@@ -397,13 +516,28 @@ mod tests {
     }
 
     #[test]
+    fn what_came_before_a_mistake_is_taken_and_no_more_than_is_wanted() {
+        let (mut parser, mut requests) = (Parser::new(100), Requests::default());
+        let mut input = BytesMut::from(&b"*1\r\n$4\r\nPING\r\nPING x\r\n*1\r\n$4\r\nQUIT\r\n*1\r\n:"[..]);
+        parser.take(&mut input, 2, &mut requests).unwrap();
+        let lengths = |requests: &Requests| requests.from(0).map(|request| request.len()).collect::<Vec<_>>();
+        assert_eq!(lengths(&requests), [1, 2]);
+        requests.clear();
+        let error = parser.take(&mut input, 2, &mut requests).unwrap_err();
+        assert_eq!((lengths(&requests), error.clone()), (vec![1], BadRequest::NoWord(':')));
+        requests.clear();
+        assert_eq!(parser.take(&mut input, 2, &mut requests), Err(error));
+        assert!(requests.is_empty());
+    }
+
+    #[test]
     fn names_are_known_with_their_subcommands() {
-        let name = |words: &[&[u8]]| Request::of_words(words).name();
+        let name = |words: &[&[u8]]| Requests::of_words(words).get(0).map(|request| request.name()).unwrap();
         assert_eq!(name(&[b"get", b"k"]), "GET");
         assert_eq!(name(&[b"Client", b"setname", b"x"]), "CLIENT SETNAME");
         assert_eq!(name(&[b"config", b"what"]), "CONFIG");
         assert_eq!(name(&[b"NEW.SEARCH", b"i"]), "");
-        let slot = |words: &[&[u8]]| Request::of_words(words).command().slot().map(|slot| slot.number());
+        let slot = |words: &[&[u8]]| Requests::of_words(words).get(0).unwrap().command().slot();
         assert_eq!(slot(&[b"NEW.SEARCH", b"foo"]), slot(&[b"GET", b"foo"]));
         assert_eq!(slot(&[b"EVAL", b"return 1", b"1", b"foo"]), slot(&[b"GET", b"foo"]));
     }

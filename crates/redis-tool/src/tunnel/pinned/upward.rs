@@ -5,12 +5,12 @@
 use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
-use pilotlight_resp::{Limits, Scanner};
+use pilotlight_resp::{Limits, Scanner, encode};
 
 use super::rewrite::Query;
 use super::track::{Expect, Kind};
 use crate::tunnel::differences;
-use crate::tunnel::request::{BadRequest, MAX_LINE_BYTES, MAX_WORDS, Parser, Request, WRONG_COUNT};
+use crate::tunnel::request::{BadRequest, MAX_LINE_BYTES, MAX_WORDS, Parser, Request, Requests, WRONG_COUNT};
 use crate::tunnel::shared::Shared;
 
 /// A first word that is longer is no name of a command that matters here.
@@ -223,16 +223,14 @@ impl Upward {
 
     /// A command that the node does not get as it is. False: it is not complete.
     fn keep(&mut self, input: &mut BytesMut, shared: &Shared, steps: &mut Vec<Step>) -> bool {
-        let request = match self.parser.next(input) {
-            Ok(Some(request)) => request,
-            Ok(None) => return false,
-            Err(error) => {
-                let told = if error == BadRequest::Http { String::new() } else { format!("-ERR {error}\r\n") };
-                steps.push(Step::Close(told.into()));
-                self.is_over = true;
-                return true;
-            }
-        };
+        let mut requests = Requests::default();
+        if let Err(error) = self.parser.take(input, 1, &mut requests) {
+            let told = if error == BadRequest::Http { String::new() } else { format!("-ERR {error}\r\n") };
+            steps.push(Step::Close(told.into()));
+            self.is_over = true;
+            return true;
+        }
+        let Some(request) = requests.get(0) else { return false };
         self.is_kept = false;
         let answer = |text: &str| Expect::Local(Bytes::copy_from_slice(text.as_bytes()));
         let expect = match request.name() {
@@ -246,7 +244,7 @@ impl Upward {
             "HELLO" => match self.hello(&request, shared) {
                 Ok(hello) => {
                     self.expect(steps, Expect::Replies(1));
-                    steps.push(Step::Forward(hello.bytes));
+                    steps.push(Step::Forward(hello.into()));
                     return true;
                 }
                 Err(text) => answer(&text),
@@ -261,7 +259,7 @@ impl Upward {
             "RESET" => answer(&format!("-ERR {}\r\n", differences::RESET)),
             _ => {
                 self.expect(steps, Expect::Replies(1));
-                steps.push(Step::Forward(request.bytes));
+                steps.push(Step::Forward(Bytes::copy_from_slice(request.bytes)));
                 return true;
             }
         };
@@ -270,7 +268,7 @@ impl Upward {
     }
 
     /// `HELLO` without its login, which is checked. What is no option is not passed on: it might be another login.
-    fn hello(&mut self, request: &Request, shared: &Shared) -> Result<Request, String> {
+    fn hello(&mut self, request: &Request<'_>, shared: &Shared) -> Result<Vec<u8>, String> {
         let mut words: Vec<&[u8]> = request.words_from(0).take(2).collect();
         let (mut at, mut is_known) = (2, self.is_known);
         while at < request.len() {
@@ -292,7 +290,9 @@ impl Upward {
             return Err("-NOAUTH HELLO must be called with the client already authenticated\r\n".to_owned());
         }
         self.is_known = true;
-        Ok(Request::of_words(&words))
+        let mut hello = Vec::new();
+        encode::command(&mut hello, &words);
+        Ok(hello)
     }
 }
 
@@ -425,7 +425,9 @@ mod tests {
     }
 
     fn command(words: &[&str]) -> Vec<u8> {
-        Request::of_words(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>()).bytes.to_vec()
+        let mut bytes = Vec::new();
+        encode::command(&mut bytes, &words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+        bytes
     }
 
     fn local(text: &str) -> Expect {

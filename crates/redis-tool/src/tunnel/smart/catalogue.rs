@@ -31,7 +31,7 @@ pub(super) enum Kind {
 
 /// What kind of command this is.
 #[inline]
-pub(super) fn kind(request: &Request) -> Kind {
+pub(super) fn kind(request: &Request<'_>) -> Kind {
     let spec = request.spec();
     // Nearly every command: what has keys and leaves its connection as it was is the servers'.
     if !spec.keys.is_empty() && !spec.flags.has(Flags::CONNECTION_STATE) {
@@ -76,13 +76,14 @@ mod tests {
     use pilotlight_redis::commands::spec;
 
     use super::*;
+    use crate::tunnel::request::Requests;
 
     #[test]
     fn what_has_keys_needs_no_look_at_its_name() {
         for spec in spec::ALL {
             let words: Vec<&[u8]> = spec.name.split(' ').map(str::as_bytes).collect();
-            assert_eq!(kind(&Request::of_words(&words)), by_name(spec.name), "{}", spec.name);
+            assert_eq!(kind(&Requests::of_words(&words).get(0).unwrap()), by_name(spec.name), "{}", spec.name);
         }
-        assert_eq!(kind(&Request::of_words(&[b"NOSUCH"])), Kind::Server);
+        assert_eq!(kind(&Requests::of_words(&[b"NOSUCH"]).get(0).unwrap()), Kind::Server);
     }
 }

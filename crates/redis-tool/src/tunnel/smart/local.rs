@@ -13,7 +13,7 @@ use crate::tunnel::request::Request;
 
 impl Session {
     /// `HELLO [2|3 [AUTH user password] [SETNAME name]]`
-    pub(super) async fn hello(&mut self, request: &Request) {
+    pub(super) async fn hello(&mut self, request: &Request<'_>) {
         let protocol = match request.word(1) {
             b"" => self.client.protocol,
             b"2" => Protocol::Resp2,
@@ -69,7 +69,7 @@ impl Session {
     }
 
     /// `AUTH [user] password`: for the tunnel, never for the servers.
-    pub(super) fn auth(&mut self, request: &Request) {
+    pub(super) fn auth(&mut self, request: &Request<'_>) {
         if request.len() > 3 {
             return self.wire.error("ERR syntax error");
         }
@@ -81,7 +81,7 @@ impl Session {
     }
 
     /// `SELECT number`: another database has other connections.
-    pub(super) async fn select(&mut self, request: &Request) {
+    pub(super) async fn select(&mut self, request: &Request<'_>) {
         let number = std::str::from_utf8(request.word(1)).ok().and_then(|text| text.parse::<i32>().ok());
         let Some(number) = number else {
             return self.wire.error("ERR value is not an integer or out of range");
@@ -93,7 +93,7 @@ impl Session {
             return self.wire.error("ERR DB index is out of range");
         };
         if number != self.client.database {
-            if let Some(refused) = self.refused_database(&request.bytes).await {
+            if let Some(refused) = self.refused_database(request.bytes).await {
                 return self.wire.error(&refused);
             }
             match self.upstream.end(self.client.protocol, number) {
@@ -106,7 +106,7 @@ impl Session {
     }
 
     /// What the server says against a database.
-    async fn refused_database(&mut self, select: &Bytes) -> Option<String> {
+    async fn refused_database(&mut self, select: &[u8]) -> Option<String> {
         let mut connection = match self.end.raw.dedicated(Route::Any).await {
             Ok(connection) => connection,
             Err(error) => return Some(error_text(&error)),
@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// `CLIENT …`, as far as it is about the client itself.
-    pub(super) fn client(&mut self, request: &Request) {
+    pub(super) fn client(&mut self, request: &Request<'_>) {
         let protocol = self.client.protocol;
         match request.name() {
             "CLIENT SETNAME" if request.len() == 3 => {

@@ -14,7 +14,7 @@ const WRONG_ID: &str = "ERR client-id should be greater than 0";
 
 impl Session {
     /// `CLIENT LIST [TYPE type] [ID id …]`
-    pub(super) fn list_clients(&mut self, request: &Request) {
+    pub(super) fn list_clients(&mut self, request: &Request<'_>) {
         let clients = &self.shared.clients;
         let text = match request.len() {
             2 => clients.list(|_| true),
@@ -35,7 +35,7 @@ impl Session {
     }
 
     /// `CLIENT KILL addr:port`, `CLIENT KILL [ID id] [ADDR addr:port] …`
-    pub(super) fn kill_clients(&mut self, request: &Request) {
+    pub(super) fn kill_clients(&mut self, request: &Request<'_>) {
         let own = self.entry.id;
         let is_old = request.len() == 3;
         let filter = match is_old {
@@ -59,7 +59,7 @@ impl Session {
     }
 
     /// `CLIENT UNBLOCK id [TIMEOUT|ERROR]`
-    pub(super) fn unblock_client(&mut self, request: &Request) {
+    pub(super) fn unblock_client(&mut self, request: &Request<'_>) {
         let how = match request.len() {
             3 => Unblock::Timeout,
             4 if request.is(3, "TIMEOUT") => Unblock::Timeout,
@@ -77,7 +77,7 @@ impl Session {
     }
 }
 
-fn filter(request: &Request, own: u64) -> Result<Filter, String> {
+fn filter(request: &Request<'_>, own: u64) -> Result<Filter, String> {
     if request.len() < 4 || !request.len().is_multiple_of(2) {
         return Err(SYNTAX.to_owned());
     }

@@ -13,7 +13,7 @@ impl Session {
     /// Whether a command has the wrong number of words, or lacks the subcommand that it needs. In a transaction, and
     /// for a client that only listens, it may also be that there is no such command. Others are refused by the server
     /// that they go to.
-    pub(super) fn is_wrong(&self, request: &Request, kind: Kind, listens: bool) -> bool {
+    pub(super) fn is_wrong(&self, request: &Request<'_>, kind: Kind, listens: bool) -> bool {
         if request.is_malformed() {
             return kind != Kind::Server || listens || self.transaction.is_some() || self.encoded(request).is_none();
         }
@@ -35,20 +35,20 @@ impl Session {
     }
 
     /// Has a server refuse a command that is wrong, in its own words.
-    pub(super) async fn have_refused(&mut self, request: &Request, kind: Kind) {
+    pub(super) async fn have_refused(&mut self, request: &Request<'_>, kind: Kind) {
         if self.transaction.is_some() && kind != Kind::Exec {
             return self.queue_unsure(request).await;
         }
         if kind == Kind::Exec {
             (self.transaction, self.watch) = (None, None);
         }
-        let answer = self.said(&request.bytes, 1, 0).await;
+        let answer = self.said(request.bytes, 1, 0).await;
         self.answer(answer);
     }
 
     /// A command within a transaction that the server may refuse to queue. What it says is known only by trying.
-    async fn queue_unsure(&mut self, request: &Request) {
-        let bytes = [transaction::MULTI, &request.bytes, transaction::DISCARD].concat();
+    async fn queue_unsure(&mut self, request: &Request<'_>) {
+        let bytes = [transaction::MULTI, request.bytes, transaction::DISCARD].concat();
         match self.said(&bytes, 3, 1).await {
             Answer::Error(text) => {
                 self.transaction.iter_mut().for_each(Transaction::refuse);
@@ -58,17 +58,17 @@ impl Session {
         }
     }
 
-    pub(super) fn queue(&mut self, request: &Request, kind: Kind) {
+    pub(super) fn queue(&mut self, request: &Request<'_>, kind: Kind) {
         let Some(transaction) = &mut self.transaction else { return };
         let queued = match kind {
             Kind::Multi => return self.wire.error("ERR MULTI calls can not be nested"),
             Kind::Watch => return self.wire.error("ERR WATCH inside MULTI is not allowed"),
             Kind::Server | Kind::Ping | Kind::Unwatch => {
                 let max_bytes = self.shared.limits.max_command_bytes;
-                transaction.queue(request.clone(), self.upstream.is_cluster(), max_bytes)
+                transaction.queue(request, self.upstream.is_cluster(), max_bytes)
             }
             Kind::Scan if !self.upstream.is_cluster() => {
-                transaction.queue(request.clone(), false, self.shared.limits.max_command_bytes)
+                transaction.queue(request, false, self.shared.limits.max_command_bytes)
             }
             _ => {
                 transaction.refuse();
@@ -92,7 +92,7 @@ impl Session {
         self.answer(answer);
     }
 
-    pub(super) async fn begin_watch(&mut self, request: &Request) {
+    pub(super) async fn begin_watch(&mut self, request: &Request<'_>) {
         if request.len() < 2 {
             return self.wire.error("ERR wrong number of arguments for 'watch' command");
         }

@@ -24,7 +24,7 @@ use super::subscriber::{self, News, Subscriber};
 use super::transaction::{Answer, Transaction, Watch};
 use super::upstream::{End, Upstream};
 use crate::tunnel::clients::{Client, Unblock};
-use crate::tunnel::request::{BadRequest, Parser, Request};
+use crate::tunnel::request::{BadRequest, Parser, Request, Requests};
 use crate::tunnel::shared::Shared;
 use crate::tunnel::wire::Wire;
 
@@ -60,7 +60,7 @@ pub(super) struct Session {
     pub(super) is_closing: bool,
     parser: Parser,
     /// Of the batch before, for its room.
-    requests: Vec<Request>,
+    requests: Requests,
     subscriber: Subscriber,
     pub(super) transaction: Option<Transaction>,
     pub(super) watch: Option<Watch>,
@@ -93,7 +93,7 @@ pub(crate) async fn serve(
         mute: Mute::No,
         is_closing: false,
         parser: Parser::new(shared.limits.max_command_bytes),
-        requests: Vec::new(),
+        requests: Requests::default(),
         subscriber: Subscriber::default(),
         transaction: None,
         watch: None,
@@ -135,19 +135,18 @@ impl Session {
     }
 
     /// The commands that are there.
-    fn parse(&mut self, requests: &mut Vec<Request>) {
-        while requests.len() < self.batch && !self.is_closing {
-            match self.parser.next(&mut self.wire.input) {
-                Ok(Some(request)) => requests.push(request),
-                Ok(None) => break,
-                Err(error) if requests.is_empty() => {
-                    self.is_closing = true;
-                    if error != BadRequest::Http {
-                        self.wire.error(&format!("ERR {error}"));
-                    }
-                }
-                // What came before it is answered first; the same error comes again.
-                Err(_) => break,
+    fn parse(&mut self, requests: &mut Requests) {
+        if self.is_closing {
+            return;
+        }
+        let taken = self.parser.take(&mut self.wire.input, self.batch, requests);
+        // What came before a mistake is answered first; the same error comes again.
+        if let Err(error) = taken
+            && requests.is_empty()
+        {
+            self.is_closing = true;
+            if error != BadRequest::Http {
+                self.wire.error(&format!("ERR {error}"));
             }
         }
     }
@@ -194,16 +193,16 @@ impl Session {
         true
     }
 
-    async fn process(&mut self, requests: &[Request]) -> io::Result<()> {
-        let mut rest = requests;
-        while let Some(first) = rest.first() {
-            let batch = self.ordinary(rest);
+    async fn process(&mut self, requests: &Requests) -> io::Result<()> {
+        let mut next = 0;
+        while let Some(first) = requests.get(next) {
+            let batch = self.ordinary(requests, next);
             if batch.is_empty() {
-                self.one(first).await?;
-                rest = &rest[1..];
+                self.one(&first).await?;
+                next += 1;
             } else {
-                self.entry.note(rest[batch.len() - 1].name());
-                rest = &rest[batch.len()..];
+                next += batch.len();
+                self.entry.note(requests.get(next - 1).map_or("", |last| last.name()));
                 self.send(&batch).await;
             }
             if self.is_closing {
@@ -213,8 +212,8 @@ impl Session {
         Ok(())
     }
 
-    /// The commands at the beginning that are for one lane each, and need nothing of this session.
-    fn ordinary<'r>(&self, requests: &'r [Request]) -> Vec<Encoded<'r>> {
+    /// The commands from one on that are for one lane each, and need nothing of this session.
+    fn ordinary<'r>(&self, requests: &'r Requests, first: usize) -> Vec<Encoded<'r>> {
         let is_special = !self.client.is_known
             || self.transaction.is_some()
             || self.mute != Mute::No
@@ -222,12 +221,12 @@ impl Session {
         if is_special {
             return Vec::new();
         }
-        let mut batch = Vec::with_capacity(requests.len());
-        batch.extend(requests.iter().map_while(|request| self.encoded(request)));
+        let mut batch = Vec::with_capacity(requests.len() - first);
+        batch.extend(requests.from(first).map_while(|request| self.encoded(&request)));
         batch
     }
 
-    pub(super) fn encoded<'r>(&self, request: &'r Request) -> Option<Encoded<'r>> {
+    pub(super) fn encoded<'r>(&self, request: &Request<'r>) -> Option<Encoded<'r>> {
         match catalogue::kind(request) {
             Kind::Server | Kind::Ping => {}
             Kind::Scan if !self.upstream.is_cluster() => {}
@@ -236,9 +235,9 @@ impl Session {
         if request.name() == "PUBLISH" && self.upstream.is_cluster() {
             // All messages of a channel go by one node, as they would come in another order by several.
             let command = request.words_from(1).fold(Command::new(&spec::SPUBLISH), Command::arg);
-            return self.end.raw.encoded(&command, &request.bytes);
+            return self.end.raw.encoded(&command, request.bytes);
         }
-        self.end.raw.encoded(&request.command(), &request.bytes)
+        self.end.raw.encoded_by(request.spec(), request.bytes, || request.command())
     }
 
     async fn send(&mut self, batch: &[Encoded<'_>]) {
@@ -260,7 +259,7 @@ impl Session {
     }
 
     /// A command that is not simply passed on.
-    async fn one(&mut self, request: &Request) -> io::Result<()> {
+    async fn one(&mut self, request: &Request<'_>) -> io::Result<()> {
         let was = self.mute;
         self.wire.is_mute = was != Mute::No;
         self.entry.note(request.name());
@@ -283,7 +282,7 @@ impl Session {
         state.queued = self.transaction.as_ref().map(Transaction::len);
     }
 
-    async fn execute(&mut self, request: &Request) -> io::Result<()> {
+    async fn execute(&mut self, request: &Request<'_>) -> io::Result<()> {
         let kind = catalogue::kind(request);
         if !self.client.is_known && !matches!(kind, Kind::Hello | Kind::Auth | Kind::Quit | Kind::Reset) {
             self.wire.error("NOAUTH Authentication required.");
@@ -348,7 +347,7 @@ impl Session {
 
     /// A command for the servers: blocking, for many nodes, split, or an ordinary one of a client that wants no
     /// replies.
-    async fn ask(&mut self, request: &Request) -> io::Result<()> {
+    async fn ask(&mut self, request: &Request<'_>) -> io::Result<()> {
         if let Some(encoded) = self.encoded(request) {
             self.send(&[encoded]).await;
             return Ok(());
@@ -389,7 +388,7 @@ impl Session {
         Ok(())
     }
 
-    async fn scan(&mut self, request: &Request) -> io::Result<()> {
+    async fn scan(&mut self, request: &Request<'_>) -> io::Result<()> {
         if !self.upstream.is_cluster() {
             return self.ask(request).await;
         }
@@ -433,7 +432,7 @@ impl Session {
         }
     }
 
-    async fn subscribe(&mut self, request: &Request) {
+    async fn subscribe(&mut self, request: &Request<'_>) {
         let word = request.name().to_ascii_lowercase();
         if request.len() < 2 {
             return self.wire.error(&format!("ERR wrong number of arguments for '{word}' command"));
@@ -450,7 +449,7 @@ impl Session {
         }
     }
 
-    fn unsubscribe(&mut self, request: &Request) {
+    fn unsubscribe(&mut self, request: &Request<'_>) {
         let word = request.name().to_ascii_lowercase();
         let kind = subscriber::Kind::of(request.name());
         let names = match request.len() {

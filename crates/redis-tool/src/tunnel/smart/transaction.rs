@@ -27,8 +27,9 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// Between `MULTI` and its end.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    queued: Vec<Request>,
-    bytes: usize,
+    /// The commands, one after the other.
+    queued: Vec<u8>,
+    len: usize,
     slot: Option<Slot>,
     /// A command was refused: there will be no transaction.
     is_dirty: bool,
@@ -62,12 +63,12 @@ impl Transaction {
     ///
     /// # Errors
     /// It cannot be in a transaction: what the client is told.
-    pub(super) fn queue(&mut self, request: Request, is_cluster: bool, max_bytes: usize) -> Result<(), String> {
-        let queued = self.check(&request, is_cluster, max_bytes);
+    pub(super) fn queue(&mut self, request: &Request<'_>, is_cluster: bool, max_bytes: usize) -> Result<(), String> {
+        let queued = self.check(request, is_cluster, max_bytes);
         match &queued {
             Ok(()) => {
-                self.bytes += request.bytes.len();
-                self.queued.push(request);
+                self.queued.extend_from_slice(request.bytes);
+                self.len += 1;
             }
             Err(_) => self.refuse(),
         }
@@ -76,17 +77,17 @@ impl Transaction {
 
     /// Commands that are queued.
     pub(super) fn len(&self) -> usize {
-        self.queued.len()
+        self.len
     }
 
     /// A command was not accepted.
     pub(super) fn refuse(&mut self) {
         self.is_dirty = true;
-        self.queued.clear();
+        (self.queued, self.len) = (Vec::new(), 0);
     }
 
-    fn check(&mut self, request: &Request, is_cluster: bool, max_bytes: usize) -> Result<(), String> {
-        if self.bytes + request.bytes.len() > max_bytes {
+    fn check(&mut self, request: &Request<'_>, is_cluster: bool, max_bytes: usize) -> Result<(), String> {
+        if self.queued.len() + request.bytes.len() > max_bytes {
             return Err(format!("ERR the tunnel: a transaction of more than {max_bytes} bytes (--max-command-mib)"));
         }
         if request.spec().flags.has(Flags::CONNECTION_STATE) && request.name() != "UNWATCH" {
@@ -110,11 +111,8 @@ impl Transaction {
             let text = "EXECABORT Transaction discarded because of previous errors.";
             return Answer::Error(text.to_owned());
         }
-        let mut bytes = Vec::with_capacity(self.bytes + MULTI.len() + EXEC.len());
-        bytes.extend_from_slice(MULTI);
-        self.queued.iter().for_each(|request| bytes.extend_from_slice(&request.bytes));
-        bytes.extend_from_slice(EXEC);
-        let replies = u32::try_from(self.queued.len()).unwrap_or(u32::MAX).saturating_add(2);
+        let bytes = [MULTI, &self.queued, EXEC].concat();
+        let replies = u32::try_from(self.len).unwrap_or(u32::MAX).saturating_add(2);
         let since = Instant::now();
         if let Some(watch) = watch {
             if self.slot.is_some() && watch.slot.is_some() && self.slot != watch.slot {
@@ -151,7 +149,7 @@ impl Watch {
     /// Watches keys, on the connection that watches already, if there is one.
     pub(super) async fn begin(
         before: Option<Self>,
-        request: &Request,
+        request: &Request<'_>,
         client: &RawClient,
         is_cluster: bool,
         timeout: Duration,
@@ -163,7 +161,7 @@ impl Watch {
             return (before, Answer::Error(CROSS_SLOT.to_owned()));
         }
         if let Some(mut watch) = before {
-            return match watch.connection.exchange(&request.bytes, 1, Some(timeout)).await {
+            return match watch.connection.exchange(request.bytes, 1, Some(timeout)).await {
                 Ok(replies) => (Some(watch), first(replies)),
                 Err(error) => (Some(watch), Answer::Error(error_text(&error))),
             };
@@ -177,7 +175,7 @@ impl Watch {
             };
             connection.spoil();
             let remaining = timeout.saturating_sub(since.elapsed());
-            let answer = match connection.exchange(&request.bytes, 1, Some(remaining)).await {
+            let answer = match connection.exchange(request.bytes, 1, Some(remaining)).await {
                 Ok(replies) => first(replies),
                 Err(error) => Answer::Error(error_text(&error)),
             };
@@ -264,9 +262,10 @@ fn route(slot: Option<Slot>) -> Route {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tunnel::request::Requests;
 
     fn queue(transaction: &mut Transaction, words: &[&[u8]]) -> Result<(), String> {
-        transaction.queue(Request::of_words(words), true, 100)
+        transaction.queue(&Requests::of_words(words).get(0).unwrap(), true, 100)
     }
 
     #[test]
