@@ -11,12 +11,15 @@ use pilotlight_pipe::frame::{FrameHeader, MAX_FRAME, split_frame};
 use pilotlight_pipe::head::{RequestHead, decode_request, decode_response, encode_request, encode_response};
 use pilotlight_redis::{Client, Commands as _, Config, Slot};
 use pilotlight_resp::{Decoder, Frame, Limits, Value, encode};
+use tokio::task::JoinSet;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const VALUE_BYTES: usize = 64;
 const BODY_BYTES: usize = 200;
+/// Callers, or commands of a pipeline.
+const AT_ONCE: u64 = 100;
 /// Every so many turns of `planted` do their work twice: 5 %.
 const PLANTED_EVERY: u64 = 20;
 
@@ -28,7 +31,9 @@ fn main() -> anyhow::Result<()> {
         "resp-get" => resp_get(times, None),
         "planted" => resp_get(times, Some(PLANTED_EVERY)),
         "frame-codec" => frame_codec(times),
-        "client-get" => client_get(times, redis.first().context("no URL of Redis given")?),
+        "client-get" => with_client(times, redis, client_get),
+        "client-many" => with_client(times, redis, client_many),
+        "client-pipeline" => with_client(times, redis, client_pipeline),
         _ => bail!("there is no path {path}"),
     }
 }
@@ -62,19 +67,57 @@ fn resp_get(times: u64, twice: Option<u64>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A GET, one at a time, through the whole client.
-fn client_get(times: u64, url: &str) -> anyhow::Result<()> {
+/// Turns of a client of the Redis at this URL, in one thread.
+fn with_client(
+    times: u64,
+    redis: &[String],
+    turns: impl AsyncFnOnce(Client, u64) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let config = Config::from_url(redis.first().context("no URL of Redis given")?)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = Client::new(Config::from_url(url)?)?;
-        let value = "x".repeat(VALUE_BYTES);
-        client.set("gate", value.as_str()).await?;
-        for _ in 0..times {
-            let found = client.get("gate").await?;
-            ensure!(found.as_deref() == Some(value.as_bytes()), "another value: {found:?}");
-        }
-        Ok(())
+        let client = Client::new(config)?;
+        client.set("gate", "x".repeat(VALUE_BYTES)).await?;
+        turns(client, times).await
     })
+}
+
+/// A GET, one at a time, through the whole client.
+async fn client_get(client: Client, times: u64) -> anyhow::Result<()> {
+    for _ in 0..times {
+        is_value(client.get("gate").await?.as_ref())?;
+    }
+    Ok(())
+}
+
+/// The same of some callers at once, each one at a time.
+async fn client_many(client: Client, times: u64) -> anyhow::Result<()> {
+    let mut callers = JoinSet::new();
+    for _ in 0..AT_ONCE {
+        callers.spawn(client_get(client.clone(), times / AT_ONCE));
+    }
+    while let Some(ended) = callers.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+/// A GET of a pipeline.
+async fn client_pipeline(client: Client, times: u64) -> anyhow::Result<()> {
+    for _ in 0..times / AT_ONCE {
+        let mut pipeline = client.pipeline();
+        let queued: Vec<_> = (0..AT_ONCE).map(|_| pipeline.get("gate")).collect();
+        let mut replies = pipeline.run().await?;
+        for get in queued {
+            is_value(replies.take(get)?.as_ref())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_value(found: Option<&bytes::Bytes>) -> anyhow::Result<()> {
+    ensure!(found.is_some_and(|found| found.len() == VALUE_BYTES), "another value: {found:?}");
+    Ok(())
 }
 
 const KEYS: [&[u8]; 4] = [b"key:17", b"users:4711", b"{tag}:rest", b"a-longer-key-of-an-application:0123456789"];

@@ -29,6 +29,10 @@ pub(super) enum HotPath {
     FrameCodec,
     /// the client of Redis: a GET of 64 bytes, one at a time, from a server that is not counted
     ClientGet,
+    /// the client of Redis: the same, of a hundred callers at once
+    ClientMany,
+    /// the client of Redis: the same, in pipelines of a hundred
+    ClientPipeline,
     /// the gateway: a request that is answered from memory
     Hit,
     /// the gateway: the same, ten requests at once
@@ -57,10 +61,12 @@ pub(super) enum HotPath {
 }
 
 impl HotPath {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::RespGet,
         Self::FrameCodec,
         Self::ClientGet,
+        Self::ClientMany,
+        Self::ClientPipeline,
         Self::Hit,
         Self::HitPipelined,
         Self::HitTls,
@@ -94,14 +100,25 @@ impl HotPath {
             Self::Miss => layer(Layer::Miss),
             Self::UsersGet => Users::Get.each(callgrind, programs, scratch),
             Self::UsersPost => Users::Post.each(callgrind, programs, scratch),
-            Self::RespGet | Self::FrameCodec | Self::ClientGet | Self::Planted => {
-                let redis = (self == Self::ClientGet).then(|| Redis::start(Topology::Standalone)).transpose()?;
-                let turns = |times| self.turns(times, redis.as_ref(), callgrind, programs, scratch);
-                let (few, many) = (turns(FEW)?, turns(MANY)?);
-                ensure!(many > few, "{MANY} turns took no more instructions than {FEW}");
-                Ok((many - few) as f64 / f64::from(MANY - FEW))
+            Self::RespGet | Self::FrameCodec | Self::Planted => self.each_turn(None, callgrind, programs, scratch),
+            Self::ClientGet | Self::ClientMany | Self::ClientPipeline => {
+                let redis = Redis::start(Topology::Standalone)?;
+                self.each_turn(Some(&redis), callgrind, programs, scratch)
             }
         }
+    }
+
+    fn each_turn(
+        self,
+        redis: Option<&Redis>,
+        callgrind: &Callgrind,
+        programs: &Programs,
+        scratch: &Path,
+    ) -> anyhow::Result<f64> {
+        let turns = |times| self.turns(times, redis, callgrind, programs, scratch);
+        let (few, many) = (turns(FEW)?, turns(MANY)?);
+        ensure!(many > few, "{MANY} turns took no more instructions than {FEW}");
+        Ok((many - few) as f64 / f64::from(MANY - FEW))
     }
 
     fn turns(
