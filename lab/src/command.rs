@@ -303,7 +303,8 @@ pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
         Some(Mode::Lambda(common)) => one("lambda", common),
         Some(Mode::Mcp(common)) => one("mcp", common),
         Some(Mode::Transport(arguments)) => {
-            run_experiments(&[Box::new(Transport::asked(arguments)?)], &arguments.common, Scope::Alone)
+            let asked = Transport::asked(arguments).unwrap_or_else(|error| error.exit());
+            run_experiments(&[Box::new(asked)], &arguments.common, Scope::Alone)
         }
         Some(Mode::Rest(arguments)) => {
             run_experiments(&[Box::new(Rest::asked(arguments))], &arguments.common, Scope::Alone)

@@ -20,6 +20,7 @@ use std::rc::Rc;
 
 use anyhow::bail;
 use clap::Args;
+use clap::error::ErrorKind;
 
 use crate::command::Common;
 use crate::experiment::model::{Report, Results, Skipped};
@@ -88,8 +89,8 @@ impl Transport {
     /// What was asked for.
     ///
     /// # Errors
-    /// Some of the rounds would be without a request.
-    pub fn asked(arguments: &TransportArguments) -> anyhow::Result<Self> {
+    /// Some of the rounds would be without a request, or rounds are given for a quick run, which has its own.
+    pub fn asked(arguments: &TransportArguments) -> Result<Self, clap::Error> {
         let mut services = arguments.services.clone();
         services.sort();
         services.dedup();
@@ -98,8 +99,12 @@ impl Transport {
         cases.dedup();
         let requests = arguments.requests;
         let rounds = arguments.common.rounds.unwrap_or(ROUNDS.min(requests));
-        if rounds > requests && !arguments.common.quick {
-            bail!("--requests {requests} are fewer than --rounds {rounds}: each round needs one");
+        let refuse = |text: String| Err(clap::Error::raw(ErrorKind::ArgumentConflict, text + "\n"));
+        if arguments.common.quick && arguments.common.rounds.is_some() {
+            return refuse("--quick has rounds of its own: leave out --rounds".into());
+        }
+        if rounds > requests {
+            return refuse(format!("--requests {requests} are fewer than --rounds {rounds}: each round needs one"));
         }
         Ok(Self {
             services,

@@ -160,7 +160,7 @@ class Lab(TestCase):
         self.assertIn("there is no service to measure", report["experiments"][0]["failed"])
 
     def test_arguments_are_checked(self):
-        for arguments in (["--requests", "0"], ["--cases", "luke-warm"], ["--quick", "--requests", "3"]):
+        for arguments in (["--requests", "0"], ["--cases", "luke-warm"], ["--quick", "--requests", "3"], ["--quick", "--rounds", "3"], ["--requests", "3", "--rounds", "4"]):
             self.assertEqual(self.run_lab(*arguments).returncode, 2, arguments)
 
     def test_a_service_that_does_not_start_fails_visibly_and_the_others_go_on(self):

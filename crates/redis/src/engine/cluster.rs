@@ -47,6 +47,7 @@ pub(crate) struct Cluster {
     /// Commands that pause until a new topology comes.
     waiting: AtomicUsize,
     task: Mutex<Task>,
+    /// Shared with the questions to nodes that are under way.
     epochs: Arc<refresh::Epochs>,
     lane_options: LaneOptions,
 }

@@ -122,7 +122,9 @@ impl Epochs {
         }
         // A view without them is better than none.
         if let Ok(Ok(answer)) = timeout(EPOCHS_PATIENCE, wire.exchange(&Command::new(&spec::CLUSTER_NODES))).await {
-            self.is_refused.fetch_or(is_refused_for_good(&answer), Ordering::Relaxed);
+            if is_refused_for_good(&answer) && !self.is_refused.swap(true, Ordering::Relaxed) {
+                tracing::info!("CLUSTER NODES is refused: after a failover a read may go to the former primary");
+            }
             view.learn_epochs(&answer);
         }
     }

@@ -328,9 +328,9 @@ impl<'l> Session<'l> {
             }
         }
         if self.is_on_one_thread && self.lane.settings.flush_delay.is_none() {
-            // The runtime runs whoever is ready, looks at its sockets, and only then goes on here: replies that other
-            // lanes have received meanwhile make commands for this wave, too. Several threads would each wait for
-            // themselves.
+            // The runtime runs all ready tasks and polls its sockets before it runs the driver again. Callers whose
+            // replies other lanes read meanwhile add their next commands to this wave. With several threads it would
+            // not wait for those of the others.
             let _ = pin!(yield_now()).poll(cx);
         } else {
             cx.waker().wake_by_ref();

@@ -122,7 +122,8 @@ fn move_some(cluster: &Cluster, count: u64, first: usize, rng: &mut fastrand::Rn
             [0, 5461, 10_923, 16_383].into_iter().map(owner).filter(|node| node.id() != source.id()).collect();
         let target = masters[rng.usize(..masters.len())];
         let begin = || known(|| cluster.begin_move(slot, target));
-        // The target takes no new owner of a slot that it imports: it is told that it does not, and of the owner.
+        // While a node imports a slot it ignores a new owner of that slot. So the import is cancelled, the node is
+        // given time to learn the owner, and the move begins anew.
         let again = || {
             let _ = target.server().command(&["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"]);
             std::thread::sleep(Duration::from_millis(500));
