@@ -144,7 +144,7 @@ impl Rest {
 
     fn amount(&self, setting: &Setting) -> Amount {
         let (rounds, duration, warm_up) = match (setting.quick, self.extent) {
-            (true, _) => (8, 100, 50),
+            (true, _) => (8, 60, 40),
             (false, Extent::AmongOthers) => (12, 1000, 500),
             (false, Extent::Alone) => (12, 8000, 2000),
         };

@@ -105,6 +105,7 @@ class Report(Lab):
             done = self.lab(*arguments)
             self.assertIn("equals: What can be told apart here\n  believed: Two equal servers", done.stdout)
             self.assertRegex(done.stdout, r"  takes: about \d+ s\n    base ")
+            self.assertRegex(done.stdout, r"\n  groups: work \(\d+ s\)\n")
             self.assertRegex(done.stdout, r"\neverything takes about \d+ min, and up to 20 s until the machine is quiet\n$")
         self.assertFalse((self.folder / "lab-results").exists())
 

@@ -17,10 +17,10 @@ use crate::report;
 
 /// Rounds and seconds of each group in `lab all`; what takes less takes less there, too.
 const ROUNDS_OF_ALL: u32 = MIN_ROUNDS as u32;
-const DURATION_OF_ALL: Duration = Duration::from_millis(300);
+const DURATION_OF_ALL: Duration = Duration::from_millis(250);
 const LONGEST_SHORTENED: Duration = Duration::from_secs(1);
 /// What `lab all` leaves out: of which experiment, which group of it, and why.
-const LEFT_OUT: [(&str, &str, &str); 16] = [
+const LEFT_OUT: [(&str, &str, &str); 21] = [
     ("layers", "instructions", "callgrind takes ten minutes for it"),
     ("gateway", "chunks-upload-http", CHUNKS),
     ("gateway", "chunks-upload-pipe", CHUNKS),
@@ -28,6 +28,11 @@ const LEFT_OUT: [(&str, &str, &str); 16] = [
     ("gateway", "chunks-download-pipe", CHUNKS),
     ("gateway", "traces-stored", TRACES),
     ("gateway", "traces-passed", TRACES),
+    ("gateway", "bounds", "what bounds cost takes a minute"),
+    ("gateway", "websocket", "WebSockets take a minute"),
+    ("front", "file-large", "large files over TLS show what files cost; these take half a minute"),
+    ("cache", "proxy-one-python", ONE_CONNECTION),
+    ("cache", "proxy-one-node", ONE_CONNECTION),
     ("instructions", EVERY_GROUP, "it takes two minutes, and any machine counts the same at any time"),
     ("capacity", EVERY_GROUP, "it takes ten minutes"),
     ("eviction", EVERY_GROUP, "it takes ten minutes, and any machine finds the same at any time"),
@@ -38,8 +43,11 @@ const LEFT_OUT: [(&str, &str, &str); 16] = [
     ("tool", "fill", TOOL),
     ("tunnel", EVERY_GROUP, "it takes a minute and a half"),
 ];
+/// What `lab all --quick` leaves out besides.
+const LEFT_OUT_OF_QUICK: [(&str, &str, &str); 1] = [("layers", "one", "64 connections show whether everything works")];
 const TOOL: &str = "whole programs that run for seconds take four minutes";
 const CHUNKS: &str = "small chunks take two minutes";
+const ONE_CONNECTION: &str = "services in Rust show what one connection costs; these take a minute";
 const TRACES: &str = "traces take a minute";
 const EVERY_GROUP: &str = "";
 
@@ -155,9 +163,10 @@ fn take(before: Option<&Before>, experiment: &dyn Experiment, plan: &mut anyhow:
     before.map(|before| before.take(experiment, plan)).unwrap_or_default()
 }
 
-/// What takes long and is in no published table.
-fn leave_out(experiment: &str, plan: &mut Plan) {
-    for (of, id, why) in LEFT_OUT {
+/// What takes long.
+fn leave_out(experiment: &str, plan: &mut Plan, is_quick: bool) {
+    let of_quick: &[_] = if is_quick { &LEFT_OUT_OF_QUICK } else { &[] };
+    for (of, id, why) in LEFT_OUT.iter().chain(of_quick).copied() {
         let is_it = |group: &Group| of == experiment && (id == group.id || id == EVERY_GROUP);
         if plan.groups.iter().any(is_it) {
             plan.groups.retain(|group| !is_it(group));
@@ -174,6 +183,7 @@ fn shorten(plan: &mut Plan) {
         // Longer ones are of whole programs, whose start is a part of it.
         if amount.duration <= LONGEST_SHORTENED {
             amount.duration = amount.duration.min(DURATION_OF_ALL);
+            amount.warm_up = amount.warm_up.min(DURATION_OF_ALL);
         }
     }
 }
@@ -198,7 +208,7 @@ pub(super) fn plans<'a>(
         if let (Scope::All, Ok(plan)) = (scope, &mut plan) {
             // What is asked for by its name is not left out.
             if common.groups.is_empty() {
-                leave_out(experiment.name(), plan);
+                leave_out(experiment.name(), plan, setting.quick);
             }
             if !setting.quick {
                 shorten(plan);

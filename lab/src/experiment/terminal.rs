@@ -83,6 +83,9 @@ pub fn list(plans: &[Planned<'_>], setting: &Setting) -> String {
                 out.push_str(&format!("    {:<width$}  missing: {}; {}\n", "", missing.why, missing.install));
             }
         }
+        if let Ok(plan) = plan {
+            out.push_str(&groups(plan));
+        }
         out.push('\n');
     }
     if plans.len() > 1 {
@@ -95,6 +98,32 @@ pub fn list(plans: &[Planned<'_>], setting: &Setting) -> String {
     }
     out
 }
+
+/// The groups of an experiment, as `--groups` takes them, with what each takes.
+fn groups(plan: &Plan) -> String {
+    let mut out = String::new();
+    let mut width = 0;
+    for group in &plan.groups {
+        let text = format!("{} ({:.0} s)", group.id, group.usual().as_secs_f64().ceil());
+        if width == 0 {
+            out.push_str("  groups: ");
+        } else if width + text.len() > GROUPS_WIDTH {
+            out.push_str(",\n          ");
+            width = 0;
+        } else {
+            out.push_str(", ");
+        }
+        width += text.len() + 2;
+        out.push_str(&text);
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+/// Columns of a line of groups.
+const GROUPS_WIDTH: usize = 100;
 
 /// `about 90 s`, `about 12 min`.
 fn about(time: Duration) -> String {
