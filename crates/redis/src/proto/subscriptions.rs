@@ -16,7 +16,8 @@
 //! not confirmed: a subscription has no other reply (redis/redis#11784).
 //!
 //! Invariant: a topic's messages are taken from the node that it is assigned to and from nowhere else, so each is
-//! delivered once.
+//! delivered once. Where a topic comes back to a connection that has it still, messages of before may wait unread in
+//! it, which another node has delivered meanwhile: nothing is taken before a `PING` sent since is answered.
 
 mod link;
 mod round;
@@ -176,8 +177,7 @@ impl<N: Clone + Eq + Hash> Subscriptions<N> {
             let node = entry.node.take();
             self.topics.remove(topic);
             if let Some(link) = node.and_then(|node| self.links.get_mut(&node)) {
-                link.assigned -= 1;
-                link.todo.insert(topic.clone());
+                link.dismiss(topic);
             }
         }
         let Some(subscriber) = self.subscribers.get_mut(&who) else { return };
@@ -253,8 +253,7 @@ impl<N: Clone + Eq + Hash> Subscriptions<N> {
         }
         let old = std::mem::replace(&mut entry.node, node.clone());
         if let Some(link) = old.and_then(|old| self.links.get_mut(&old)) {
-            link.assigned -= 1;
-            link.todo.insert(topic.clone());
+            link.dismiss(topic);
         }
         self.lose(topic, GapReason::Moved);
         let Some(node) = node else { return };
@@ -262,11 +261,7 @@ impl<N: Clone + Eq + Hash> Subscriptions<N> {
             out.push(Output::Connect(node));
             Link::default()
         });
-        link.assigned += 1;
-        link.todo.insert(topic.clone());
-        if self.is_received(topic) {
-            self.gain(topic, out);
-        }
+        link.assign(topic);
     }
 
     /// The messages of a topic come, from its node.

@@ -1,6 +1,6 @@
 //! One connection as the reconciler sees it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::round::{Order, Round};
 use super::topic::Topic;
@@ -20,6 +20,27 @@ pub(super) struct Link {
     pub(super) suspects: HashSet<Topic>,
     pub(super) failures: u32,
     pub(super) round: Option<Round>,
+    /// Topics that came back while messages of before could still be unread.
+    pub(super) fences: HashMap<Topic, Fence>,
+}
+
+/// Before what nothing of a topic is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fence {
+    /// The end of the next round: the one under way was sent too early.
+    NextRound,
+    /// The end of the round under way.
+    ThisRound,
+}
+
+/// What the next round does about a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Todo {
+    Subscribe,
+    Unsubscribe,
+    /// It has to end, so that what was unread before it is known to be read.
+    End,
+    Nothing,
 }
 
 impl Link {
@@ -28,9 +49,43 @@ impl Link {
         self.is_connected && self.round.is_none()
     }
 
-    /// Whether messages of a topic come, and go on coming.
+    /// Whether messages of a topic come, and go on coming, and none of them is from before it was assigned.
     pub(super) fn receives(&self, topic: &Topic) -> bool {
-        self.confirmed.contains(topic) && !self.round.as_ref().is_some_and(|round| round.is_ending(topic))
+        let is_ending = self.round.as_ref().is_some_and(|round| round.is_ending(topic));
+        self.confirmed.contains(topic) && !is_ending && !self.fences.contains_key(topic)
+    }
+
+    /// A topic is to come from here.
+    pub(super) fn assign(&mut self, topic: &Topic) {
+        self.assigned += 1;
+        self.todo.insert(topic.clone());
+        if self.confirmed.contains(topic) || self.round.as_ref().is_some_and(|round| round.is_subscribing(topic)) {
+            self.fences.insert(topic.clone(), Fence::NextRound);
+        }
+    }
+
+    /// A topic is not to come from here any more.
+    pub(super) fn dismiss(&mut self, topic: &Topic) {
+        self.assigned -= 1;
+        self.todo.insert(topic.clone());
+        self.fences.remove(topic);
+    }
+
+    /// What a round that begins now does about a topic.
+    pub(super) fn plan(&mut self, topic: &Topic, is_wanted: bool) -> Todo {
+        match (is_wanted, self.confirmed.contains(topic)) {
+            (true, false) => {
+                // What comes after a subscription of now is none of before.
+                self.fences.remove(topic);
+                Todo::Subscribe
+            }
+            (true, true) => self.fences.get_mut(topic).map_or(Todo::Nothing, |fence| {
+                *fence = Fence::ThisRound;
+                Todo::End
+            }),
+            (false, true) => Todo::Unsubscribe,
+            (false, false) => Todo::Nothing,
+        }
     }
 
     /// Begins a round.
@@ -58,9 +113,11 @@ impl Link {
         self.confirmed.remove(topic)
     }
 
-    /// Ends the round: what was to be ended and is still there.
-    pub(super) fn finish(&mut self) -> Vec<Topic> {
+    /// Ends the round: what was to be ended and is still there, and what is without a fence now.
+    pub(super) fn finish(&mut self) -> (Vec<Topic>, Vec<Topic>) {
         let ending = self.round.take().map(Round::into_ending).unwrap_or_default();
-        ending.into_iter().filter(|topic| self.confirmed.contains(topic)).collect()
+        let unended = ending.into_iter().filter(|topic| self.confirmed.contains(topic)).collect();
+        let unfenced = self.fences.extract_if(|_, fence| *fence == Fence::ThisRound);
+        (unended, unfenced.map(|(topic, _)| topic).collect())
     }
 }

@@ -83,6 +83,11 @@ impl Round {
         self.ending.contains(topic)
     }
 
+    /// Whether a topic is being subscribed.
+    pub(super) fn is_subscribing(&self, topic: &Topic) -> bool {
+        self.subscribes.iter().any(|topics| topics.contains(topic))
+    }
+
     /// Whether all subscribing commands are answered.
     pub(super) fn is_subscribed(&self) -> bool {
         self.subscribes.is_empty()

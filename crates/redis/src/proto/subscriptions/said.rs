@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use super::link::Link;
+use super::link::{Link, Todo};
 use super::round::{Blame, Order};
 use super::{Desync, GapReason, Kind, Output, Reception, Subscriptions, Topic};
 use crate::error::ServerError;
@@ -49,18 +49,18 @@ impl<N: Clone + Eq + Hash> Subscriptions<N> {
     pub(crate) fn next_round(&mut self, node: &N) -> Option<Vec<Order>> {
         let link = self.links.get_mut(node).filter(|link| !link.todo.is_empty() && link.is_ready())?;
         let (mut subscribe, mut unsubscribe) = (Vec::new(), Vec::new());
+        let mut is_needed = false;
         for topic in std::mem::take(&mut link.todo) {
             let is_wanted = self.topics.get(&topic).is_some_and(|entry| entry.node.as_ref() == Some(node));
-            match (is_wanted, link.confirmed.contains(&topic)) {
-                (true, false) => subscribe.push(topic),
-                (false, true) => unsubscribe.push(topic),
-                _ => {}
+            let todo = link.plan(&topic, is_wanted);
+            is_needed |= todo != Todo::Nothing;
+            match todo {
+                Todo::Subscribe => subscribe.push(topic),
+                Todo::Unsubscribe => unsubscribe.push(topic),
+                Todo::End | Todo::Nothing => {}
             }
         }
-        if subscribe.is_empty() && unsubscribe.is_empty() {
-            return None;
-        }
-        Some(link.begin(subscribe, unsubscribe))
+        is_needed.then(|| link.begin(subscribe, unsubscribe))
     }
 
     /// Begins a round that is a `PING` only; false if another one is under way.
@@ -92,10 +92,10 @@ impl<N: Clone + Eq + Hash> Subscriptions<N> {
         let is_here = self.is_at(topic, node);
         let Some(link) = self.links.get_mut(node) else { return };
         link.confirm(topic);
-        if is_here {
-            self.gain(topic, out);
-        } else {
+        if !is_here {
             link.todo.insert(topic.clone());
+        } else if link.receives(topic) {
+            self.gain(topic, out);
         }
     }
 
@@ -140,16 +140,15 @@ impl<N: Clone + Eq + Hash> Subscriptions<N> {
 
     fn end_round(&mut self, node: &N, out: &mut Vec<Output<N>>) {
         let Some(link) = self.links.get_mut(node) else { return };
-        for topic in link.finish() {
-            if self.is_at(&topic, node) {
-                // It could not be ended, and is wanted again.
+        let (unended, unfenced) = link.finish();
+        let is_at = |topic: &Topic| self.topics.get(topic).is_some_and(|entry| entry.node.as_ref() == Some(node));
+        // What could not be ended and is wanted again has a fence, which the next round ends.
+        link.failed.extend(unended.into_iter().filter(|topic| !is_at(topic)));
+        link.failures = if link.failed.is_empty() { 0 } else { link.failures.saturating_add(1) };
+        for topic in unfenced {
+            if self.is_received(&topic) {
                 self.gain(&topic, out);
-            } else if let Some(link) = self.links.get_mut(node) {
-                link.failed.insert(topic);
             }
-        }
-        if let Some(link) = self.links.get_mut(node) {
-            link.failures = if link.failed.is_empty() { 0 } else { link.failures.saturating_add(1) };
         }
     }
 

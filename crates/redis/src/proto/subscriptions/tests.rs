@@ -398,6 +398,37 @@ fn a_slot_that_moves_away_and_back_is_whole_again() {
 }
 
 #[test]
+fn what_another_node_has_delivered_comes_from_no_unread_stream_again() {
+    for is_confirmed in [true, false] {
+        let mut world = World::new();
+        world.step(&Step::Want(0, 0));
+        world.step(&Step::Connect(0));
+        world.step(&Step::Send(0));
+        if is_confirmed {
+            world.settle();
+        }
+        world.step(&Step::Move(0, 1));
+        world.step(&Step::Learn);
+        world.step(&Step::Connect(1));
+        world.step(&Step::Send(1));
+        world.step(&Step::Work(0));
+        world.step(&Step::Work(1));
+        world.step(&Step::Publish(0));
+        world.step(&Step::Read(1));
+        world.step(&Step::Read(1));
+        let message = |number| Received::Message(topic(0), number);
+        let gap = is_confirmed.then_some(Received::Gap);
+        assert_eq!(world.received[0], gap.iter().cloned().chain([message(1)]).collect::<Vec<_>>());
+        // It comes back before its first node has said anything; what that says now was delivered.
+        world.step(&Step::Move(0, 0));
+        world.settle();
+        world.check_settled();
+        let then = [message(1), Received::Gap, message(2)];
+        assert_eq!(world.received[0], gap.into_iter().chain(then).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn the_gap_comes_before_the_first_message_after_it() {
     let mut world = world(&[(0, 2), (0, 5)]);
     assert_ne!(topic(2).slot(), topic(5).slot());
