@@ -53,7 +53,9 @@ fn three_nodes_fetch_a_cold_target_once() {
         assert_eq!(nodes.iter().map(|node| node.fetched()).sum::<u32>(), 20);
         let status: Vec<_> = nodes.iter().map(|node| node.status().totals.waits).collect();
         assert_eq!(status.iter().sum::<u64>(), 40, "{status:?}");
-        nodes[0].settled().await;
+        for node in &nodes {
+            node.settled().await;
+        }
         assert_eq!(server.command(&["KEYS", "*:l"]).unwrap().array().len(), 0, "leases are given back");
     });
 }
