@@ -33,7 +33,7 @@ NAMED = {
     "pairs": {"streams": '[("orders", "0"), ("returns", "0")]'},
     "Number": {"longitude": "13.36", "latitude": "38.11", "radius": "100", "error": "0.01", "epsilon": "0.01"},
     "Integer": {
-        "bytes": "4096", "capacity": "10_000",
+        "bytes": "4096", "capacity": "10_000", "distance": "2",
         "offset": "0", "start": "0", "db": "1", "bit": "1", "ttl": "0", "start_slot": "0", "end_slot": "100",
     },
     "arg": {
@@ -92,20 +92,30 @@ CORE = Home("pilotlight_redis::commands::options", "pilotlight_redis", "Commands
 
 
 def of_options(typed, kind, home):
-    """The first method that takes the options, with two of them that go together."""
-    method = next(method for method in typed.methods if method.takes_options)
-    chosen = "".join(f".{way.name}({arguments(way.parameters, typed)})" for way in some(typed))
-    return documentation(home, called(method, typed, f"{kind}::new(){chosen}"))
+    """Of the type of a command's options."""
+    return documentation(home, options_call(typed, kind))
 
 
 def of_selector(typed, home):
-    """The first method of the command."""
-    method = typed.methods[0]
-    return documentation(home, called(method, typed, f"{typed.builder()}::new()" if method.takes_options else ""))
+    """Of the type of one of a command's parameters."""
+    return documentation(home, selector_call(typed))
 
 
 def of_module(module):
     return documentation(home_of(module), module.calls)
+
+
+def options_call(typed, kind):
+    """The first method that takes the options, with two of them that go together."""
+    method = next(method for method in typed.methods if method.takes_options)
+    chosen = "".join(f".{way.name}({arguments(way.parameters, typed)})" for way in some(typed))
+    return called(method, typed, f"{kind}::new(){chosen}")
+
+
+def selector_call(typed):
+    """The first method of the command."""
+    method = typed.methods[0]
+    return called(method, typed, f"{typed.builder()}::new()" if method.takes_options else "")
 
 
 def called(method, typed, options):
@@ -128,6 +138,30 @@ def call(method, values):
 def documentation(home, body):
     lines = [*imports(home, body), "", "# async fn example(client: Client) -> Result<(), Error> {", *body, "# Ok(()) }"]
     return "\n".join(f"/// {line}".rstrip() for line in ["", "```no_run", *lines, "```"]) + "\n"
+
+
+TEST_HEAD = """\
+//! The examples of option types, for servers.
+
+use std::pin::Pin;
+
+use pilotlight_redis::{Client, Error};
+
+/// What an example does.
+pub(super) type Run = fn(Client) -> Pin<Box<dyn Future<Output = Result<(), Error>>>>;
+
+"""
+
+
+def to_run(examples):
+    """A table of examples, given as type, home and lines."""
+    rows = []
+    for kind, home, body in examples:
+        uses = [line for line in imports(home, body) if not line.startswith("use pilotlight_redis::{Client, Error}")]
+        uses = [line.replace("{Client, Commands, Error}", "Commands") for line in uses]
+        work = "\n".join([*uses, *body, "Ok(())"])
+        rows.append(f'("{kind}", |client| Box::pin(async move {{ {work} }})),\n')
+    return f"{TEST_HEAD}/// By type.\npub(super) const EXAMPLES: &[(&str, Run)] = &[{''.join(rows)}];\n"
 
 
 def imports(home, body):

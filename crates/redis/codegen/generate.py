@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import examples
 import methods
 import specs
 import syntax
@@ -145,9 +146,12 @@ def render(commands):
         SOURCES / "typed.rs": methods.trait(core, TRAIT_HEAD),
         SOURCES / "words.rs": methods.words(WORDS_HEAD),
     }
+    to_run = [*methods.examples_to_run(core, examples.CORE)]
     for module in MODULES:
         own = {name: entry for name, entry in typed.items() if entry["group"] == module.group}
+        to_run += methods.examples_to_run(own, examples.home_of(module))
         outputs[SOURCES / "modules" / f"{module.group}.rs"] = methods.module(own, module)
+    outputs[CRATE / "tests" / "it" / "option_examples" / "calls.rs"] = examples.to_run(to_run)
     groups = []
     for group in sorted({entry["group"] for entry in core.values()}):
         text = methods.options(core, group, OPTIONS_HEAD)

@@ -243,14 +243,29 @@ def option_types(commands, home):
     parts = []
     for name in sorted(commands):
         typed = Typed(name, commands[name])
-        for kind, ways in typed.model.selectors.items():
-            owner, what = next((known[0], text) for known, (other, text) in SELECTORS.items() if other == kind)
-            if name == owner:
-                parts.append(builder(kind, what, examples.of_selector(typed, home), ways, constructors=True))
+        for kind, what, ways in own_selectors(typed):
+            parts.append(builder(kind, what, examples.of_selector(typed, home), ways, constructors=True))
         if typed.builder():
             example = examples.of_options(typed, typed.builder(), home)
             parts.append(builder(typed.builder(), f"Options of `{name}`.", example, typed.options()))
     return "\n".join(parts)
+
+
+def own_selectors(typed):
+    """The types of parameters that stand beside the options of this command."""
+    for kind, ways in typed.model.selectors.items():
+        owner, what = next((known[0], text) for known, (other, text) in SELECTORS.items() if other == kind)
+        if typed.name == owner:
+            yield kind, what, ways
+
+
+def examples_to_run(commands, home):
+    for name in sorted(commands):
+        typed = Typed(name, commands[name])
+        for kind, _, _ in own_selectors(typed):
+            yield kind, home, examples.selector_call(typed)
+        if typed.builder():
+            yield typed.builder(), home, examples.options_call(typed, typed.builder())
 
 
 def builder(kind, what, example, ways, constructors=False):

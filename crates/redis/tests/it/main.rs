@@ -25,6 +25,7 @@ mod life;
 mod load;
 mod migration;
 mod observability;
+mod option_examples;
 mod order;
 mod pubsub;
 mod raw;

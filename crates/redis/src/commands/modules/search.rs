@@ -839,7 +839,7 @@ impl<'a> FtSearchOptions<'a> {
 /// use pilotlight_redis::commands::modules::{FtSpellcheckOptions, SearchCommands};
 ///
 /// # async fn example(client: Client) -> Result<(), Error> {
-/// let options = FtSpellcheckOptions::new().distance(10).include("dictionary");
+/// let options = FtSpellcheckOptions::new().distance(2).include("dictionary");
 /// client.ft_spellcheck_with("index", "ada", options).await?;
 /// # Ok(()) }
 /// ```
