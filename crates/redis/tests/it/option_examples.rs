@@ -10,7 +10,8 @@ use pilotlight_testkit::Server;
 
 /// What ends the server.
 const LEFT_OUT: [&str; 1] = ["ShutdownOptions"];
-/// What is there before the examples of types whose names begin so. Without the module nothing is asserted of its commands, either.
+/// What is there before the examples of types whose names begin so. Without the module nothing is asserted of its
+/// commands, either.
 const BEFORE: [(&str, &[&str]); 5] = [
     ("Ft", &["FT.CREATE index SCHEMA name TEXT", "FT.DICTADD dictionary ada"]),
     ("Tdigest", &["TDIGEST.CREATE a", "TDIGEST.CREATE b"]),

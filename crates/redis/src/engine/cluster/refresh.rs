@@ -1,10 +1,10 @@
 //! The task that keeps a cluster's topology: asks some nodes at once, compares their views, installs the newest
 //! (`docs/adr/0076-epochs-of-owners.md`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -27,6 +27,9 @@ use crate::reply::Value;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// A node that has told its view has so long to tell epochs; without them its view is believed less.
 const EPOCHS_PATIENCE: Duration = Duration::from_millis(500);
+/// A refusal stands in the server's log, so that no node is asked for epochs again for so long. Then the user may have
+/// been given the right to it.
+const REFUSAL_BELIEVED: Duration = Duration::from_secs(600);
 /// So long a topology is kept although all nodes that answer still name former owners. A node that cannot be reached
 /// tells the others late of what it has taken over; if it never does, they are believed.
 const NEWER_KEPT: Duration = Duration::from_secs(15);
@@ -109,20 +112,24 @@ async fn ask(
     })
 }
 
-/// Whether the epochs of primaries are asked for. A refusal stands in the server's log: it is not asked for twice.
+/// Whether the epochs of primaries are asked for.
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
-    is_refused: AtomicBool,
+    refused: Mutex<Option<Instant>>,
 }
 
 impl Epochs {
+    fn are_refused(&self) -> bool {
+        self.refused.lock().is_some_and(|at| at.elapsed() < REFUSAL_BELIEVED)
+    }
+
     async fn learn(&self, wire: &mut Wire, view: &mut Topology) {
-        if self.is_refused.load(Ordering::Relaxed) {
+        if self.are_refused() {
             return;
         }
         // A view without them is better than none.
         if let Ok(Ok(answer)) = timeout(EPOCHS_PATIENCE, wire.exchange(&Command::new(&spec::CLUSTER_NODES))).await {
-            if is_refused_for_good(&answer) && !self.is_refused.swap(true, Ordering::Relaxed) {
+            if is_refused_for_good(&answer) && self.refused.lock().replace(Instant::now()).is_none() {
                 tracing::info!("CLUSTER NODES is refused: after a failover a read may go to the former primary");
             }
             view.learn_epochs(&answer);
@@ -212,7 +219,7 @@ impl Cluster {
     /// Whether the view is older than the topology: former owners would be read from, what was written to those of now
     /// would not be found.
     fn is_kept_back(&self, view: &Topology) -> bool {
-        let is_told = !self.epochs.is_refused.load(Ordering::Relaxed);
+        let is_told = !self.epochs.are_refused();
         let is_older = is_told && self.look(|known| view.is_older_than(known)).unwrap_or(false);
         let mut task = self.task.lock();
         if !is_older {
