@@ -232,7 +232,8 @@ impl Cluster {
 
     fn note(self: &Arc<Self>, asked: Result<Consensus, DialError>) {
         let outcome = match asked {
-            Ok(Consensus { view, is_unanimous }) => {
+            Ok(Consensus { mut view, is_unanimous }) => {
+                let _ = self.look(|known| view.keep_epochs(known));
                 {
                     let mut task = self.task.lock();
                     task.problem = None;

@@ -16,6 +16,15 @@ impl Topology {
         }
     }
 
+    /// Takes the epochs that are known of its primaries where it has lower ones or none: they only grow. Otherwise a
+    /// node that was too slow to tell them once would have an older view believed next.
+    pub(crate) fn keep_epochs(&mut self, known: &Self) {
+        let known: HashMap<&str, u64> = known.nodes.iter().map(|node| (&*node.id, node.epoch)).collect();
+        for node in self.nodes.iter_mut().filter(|node| node.role == Role::Primary) {
+            node.epoch = node.epoch.max(known.get(&*node.id).copied().unwrap_or(0));
+        }
+    }
+
     /// For each slot the epoch of its owner, 0 if that is not known.
     pub(super) fn epochs(&self) -> impl Iterator<Item = u64> {
         Slot::all().map(|slot| self.owner_node(slot).map_or(0, |owner| owner.epoch))

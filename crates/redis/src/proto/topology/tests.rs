@@ -511,6 +511,17 @@ mod views {
     }
 
     #[test]
+    fn epochs_that_are_not_told_again_are_kept() {
+        let mut view = divided(200, true);
+        view.keep_epochs(&in_epochs(200, [5, 2]));
+        assert!(in_epochs(100, [3, 2]).is_older_than(&view));
+        // A lower one is told by who is behind.
+        let mut view = in_epochs(200, [4, 3]);
+        view.keep_epochs(&in_epochs(200, [5, 2]));
+        assert!(view.epochs().eq(in_epochs(200, [5, 3]).epochs()));
+    }
+
+    #[test]
     fn an_error_tells_no_epochs() {
         let mut view = in_epochs(200, [5, 2]);
         view.learn_epochs(&Value::Error(Bytes::from_static(b"NOPERM no")));

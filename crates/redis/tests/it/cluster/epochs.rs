@@ -116,6 +116,15 @@ async fn epochs_that_do_not_come_in_time_are_taken_for_older_ones() {
 }
 
 #[tokio::test]
+async fn an_owner_whose_epoch_was_not_told_again_is_still_newer() {
+    let pair = Pair::new(Epoch::Of(2)).await;
+    pair.all_say(1, Epoch::Silence, true);
+    pair.is_answered_by_b_during_refreshes(3).await;
+    pair.all_say(0, Epoch::Of(1), true);
+    pair.is_answered_by_b_during_refreshes(10).await;
+}
+
+#[tokio::test]
 async fn a_primary_that_the_others_have_forgotten_is_not_waited_for() {
     let pair = Pair::new(Epoch::Of(2)).await;
     pair.all_say(0, Epoch::Of(1), false);
