@@ -170,8 +170,12 @@ fn leave_out(experiment: &str, plan: &mut Plan, is_quick: bool) {
         let is_it = |group: &Group| of == experiment && (id == group.id || id == EVERY_GROUP);
         if plan.groups.iter().any(is_it) {
             plan.groups.retain(|group| !is_it(group));
-            let what = if id == EVERY_GROUP { of.to_owned() } else { format!("{of} {id}") };
-            plan.skipped.push(Skipped::new(&what, why, &format!("pilotlight lab {of}")));
+            let (what, groups) = if id == EVERY_GROUP {
+                (of.to_owned(), String::new())
+            } else {
+                (format!("{of} {id}"), format!(" --groups {id}"))
+            };
+            plan.skipped.push(Skipped::new(&what, why, &format!("pilotlight lab {of}{groups}")));
         }
     }
 }

@@ -99,31 +99,21 @@ pub fn list(plans: &[Planned<'_>], setting: &Setting) -> String {
     out
 }
 
-/// The groups of an experiment, as `--groups` takes them, with what each takes.
-fn groups(plan: &Plan) -> String {
-    let mut out = String::new();
-    let mut width = 0;
-    for group in &plan.groups {
-        let text = format!("{} ({:.0} s)", group.id, group.usual().as_secs_f64().ceil());
-        if width == 0 {
-            out.push_str("  groups: ");
-        } else if width + text.len() > GROUPS_WIDTH {
-            out.push_str(",\n          ");
-            width = 0;
-        } else {
-            out.push_str(", ");
-        }
-        width += text.len() + 2;
-        out.push_str(&text);
-    }
-    if !out.is_empty() {
-        out.push('\n');
-    }
-    out
-}
-
 /// Columns of a line of groups.
 const GROUPS_WIDTH: usize = 100;
+
+/// The groups of an experiment, as `--groups` takes them, with what each takes.
+fn groups(plan: &Plan) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for group in &plan.groups {
+        let text = format!("{} ({:.0} s)", group.id, group.usual().as_secs_f64().ceil());
+        match lines.last_mut() {
+            Some(line) if line.len() + text.len() < GROUPS_WIDTH => *line += &format!(", {text}"),
+            _ => lines.push(text),
+        }
+    }
+    if lines.is_empty() { String::new() } else { format!("  groups: {}\n", lines.join(",\n          ")) }
+}
 
 /// `about 90 s`, `about 12 min`.
 fn about(time: Duration) -> String {
