@@ -136,7 +136,7 @@ def call(method, values):
 
 
 def documentation(home, body):
-    lines = [*imports(home, body), "", "# async fn example(client: Client) -> Result<(), Error> {", *body, "# Ok(()) }"]
+    lines = [*imports(home, body, ("Client", "Error")), "", "# async fn example(client: Client) -> Result<(), Error> {", *body, "# Ok(()) }"]
     return "\n".join(f"/// {line}".rstrip() for line in ["", "```no_run", *lines, "```"]) + "\n"
 
 
@@ -157,17 +157,15 @@ def to_run(examples):
     """A table of examples, given as type, home and lines."""
     rows = []
     for kind, home, body in examples:
-        uses = [line for line in imports(home, body) if not line.startswith("use pilotlight_redis::{Client, Error}")]
-        uses = [line.replace("{Client, Commands, Error}", "Commands") for line in uses]
-        work = "\n".join([*uses, *body, "Ok(())"])
+        work = "\n".join([*imports(home, body), *body, "Ok(())"])
         rows.append(f'("{kind}", |client| Box::pin(async move {{ {work} }})),\n')
     return f"{TEST_HEAD}/// By type.\npub(super) const EXAMPLES: &[(&str, Run)] = &[{''.join(rows)}];\n"
 
 
-def imports(home, body):
-    """Of what an example names, and of the trait of its methods."""
+def imports(home, body, around=()):
+    """Of what an example and what stands around it name, and of the trait of its methods."""
     words = {enum for enum, _ in ENUMS.values()}
-    names = {"pilotlight_redis": {"Client", "Error"}}
+    names = {"pilotlight_redis": set(around)} if around else {}
     names.setdefault(home.trait_module, set()).add(home.trait)
     for name in re.findall(r"\b([A-Z]\w+)::", "\n".join(body)):
         names.setdefault("pilotlight_redis::commands::words" if name in words else home.module, set()).add(name)

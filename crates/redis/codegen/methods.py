@@ -260,6 +260,7 @@ def own_selectors(typed):
 
 
 def examples_to_run(commands, home):
+    """What the examples of `option_types` call, for a test."""
     for name in sorted(commands):
         typed = Typed(name, commands[name])
         for kind, _, _ in own_selectors(typed):

@@ -7,5 +7,6 @@ mod live;
 mod modules;
 mod newer;
 mod schema;
+mod servers;
 mod table;
 mod words;

@@ -16,8 +16,9 @@
 //! not confirmed: a subscription has no other reply (redis/redis#11784).
 //!
 //! Invariant: a topic's messages are taken from the node that it is assigned to and from nowhere else, so each is
-//! delivered once. Where a topic comes back to a connection that has it still, messages of before may wait unread in
-//! it, which another node has delivered meanwhile: nothing is taken before a `PING` sent since is answered.
+//! delivered once. When a topic comes back to a connection that is still subscribed to it, older messages may wait
+//! there unread that another node has delivered meanwhile: none is taken until a `PING` that was sent since is
+//! answered.
 
 mod link;
 mod round;

@@ -1,9 +1,10 @@
 //! The examples of option types are what servers take.
 
 mod calls;
+#[path = "../../src/commands/tests/servers.rs"]
+mod newer;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use pilotlight_redis::{Client, Commands};
 use pilotlight_testkit::Server;
@@ -31,23 +32,13 @@ const ELSEWHERE: [(&str, &str); 6] = [
 /// What needs a server that is not here: Redis 8.4.
 const NOT_HERE: [&str; 1] = ["DelexOptions"];
 
-/// The system's server, and those that `scripts/redis-servers.sh` installs; `None` where it has no programs for the
-/// machine.
+/// The system's server and newer ones; `None` where there are none for the machine.
 fn servers() -> Option<Vec<Server>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/redis-servers");
-    if folder.join("none-here").exists() {
-        eprintln!("not here: newer servers are for Linux on x86_64");
-        return None;
-    }
-    let newer = ["redis-8", "valkey-9"].map(|name| {
-        let program = folder.join(name);
-        assert!(program.exists(), "{} is missing: scripts/setup.sh installs it", program.display());
-        Server::builder().program(program).start().unwrap()
-    });
-    Some([Server::start().unwrap()].into_iter().chain(newer).collect())
+    let newer: Option<Vec<Server>> = ["redis-8", "valkey-9"].into_iter().map(newer::start).collect();
+    Some([Server::start().unwrap()].into_iter().chain(newer?).collect())
 }
 
-/// What each server says of an example.
+/// Whether a server takes an example, otherwise what each of them said.
 async fn try_everywhere(servers: &[Server], kind: &str, example: calls::Run) -> Result<(), Vec<String>> {
     let mut refusals = Vec::new();
     for server in servers {

@@ -1,12 +1,11 @@
 //! Typed commands against servers that are newer than the system's, and those of modules: what
 //! `scripts/redis-servers.sh` installs.
 
-use std::path::Path;
-
 use bytes::Bytes;
 use pilotlight_testkit::{Reply, Server};
 
 use super::live::Live;
+use super::servers::start;
 use crate::Value;
 use crate::command::Flags;
 use crate::commands::options::*;
@@ -19,17 +18,6 @@ pub(super) fn with(program: &str, test: fn(&Live)) {
     for protocol in [2, 3] {
         test(&Live::new(&server, protocol));
     }
-}
-
-fn start(program: &str) -> Option<Server> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/redis-servers");
-    if folder.join("none-here").exists() {
-        eprintln!("not here: {program} is for Linux on x86_64");
-        return None;
-    }
-    let program = folder.join(program);
-    assert!(program.exists(), "{} is missing: scripts/setup.sh installs it", program.display());
-    Some(Server::builder().program(program).start().unwrap())
 }
 
 pub(super) fn b(text: &'static str) -> Bytes {

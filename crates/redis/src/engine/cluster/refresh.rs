@@ -263,3 +263,19 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_believed_for_ten_minutes() {
+        let epochs = Epochs::default();
+        assert!(!epochs.are_refused());
+        *epochs.refused.lock() = Some(Instant::now());
+        tokio::time::advance(Duration::from_secs(599)).await;
+        assert!(epochs.are_refused());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!epochs.are_refused());
+    }
+}

@@ -20,11 +20,11 @@ pub(super) struct Link {
     pub(super) suspects: HashSet<Topic>,
     pub(super) failures: u32,
     pub(super) round: Option<Round>,
-    /// Topics that came back while messages of before could still be unread.
+    /// Topics that came back while older messages could still be unread: until when nothing of them is taken.
     pub(super) fences: HashMap<Topic, Fence>,
 }
 
-/// Before what nothing of a topic is taken.
+/// Until when nothing of a topic is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fence {
     /// The end of the next round: the one under way was sent too early.
@@ -38,8 +38,8 @@ pub(super) enum Fence {
 pub(super) enum Todo {
     Subscribe,
     Unsubscribe,
-    /// It has to end, so that what was unread before it is known to be read.
-    End,
+    /// Nothing but its `PING`: what comes before the answer may be from before the topic came back.
+    Ping,
     Nothing,
 }
 
@@ -75,13 +75,13 @@ impl Link {
     pub(super) fn plan(&mut self, topic: &Topic, is_wanted: bool) -> Todo {
         match (is_wanted, self.confirmed.contains(topic)) {
             (true, false) => {
-                // What comes after a subscription of now is none of before.
+                // Nothing old comes after a new subscription.
                 self.fences.remove(topic);
                 Todo::Subscribe
             }
             (true, true) => self.fences.get_mut(topic).map_or(Todo::Nothing, |fence| {
                 *fence = Fence::ThisRound;
-                Todo::End
+                Todo::Ping
             }),
             (false, true) => Todo::Unsubscribe,
             (false, false) => Todo::Nothing,

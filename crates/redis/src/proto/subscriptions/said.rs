@@ -57,7 +57,7 @@ impl<N: Clone + Eq + Hash> Subscriptions<N> {
             match todo {
                 Todo::Subscribe => subscribe.push(topic),
                 Todo::Unsubscribe => unsubscribe.push(topic),
-                Todo::End | Todo::Nothing => {}
+                Todo::Ping | Todo::Nothing => {}
             }
         }
         is_needed.then(|| link.begin(subscribe, unsubscribe))

@@ -16,8 +16,8 @@ impl Topology {
         }
     }
 
-    /// Takes the epochs that are known of its primaries where it has lower ones or none: they only grow. Otherwise a
-    /// node that was too slow to tell them once would have an older view believed next.
+    /// Raises the epochs of its primaries to those that are known: epochs only grow. Otherwise a node that once does
+    /// not tell them in time would make the client forget them, and believe an older view next.
     pub(crate) fn keep_epochs(&mut self, known: &Self) {
         let known: HashMap<&str, u64> = known.nodes.iter().map(|node| (&*node.id, node.epoch)).collect();
         for node in self.nodes.iter_mut().filter(|node| node.role == Role::Primary) {

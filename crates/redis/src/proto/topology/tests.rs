@@ -515,7 +515,7 @@ mod views {
         let mut view = divided(200, true);
         view.keep_epochs(&in_epochs(200, [5, 2]));
         assert!(in_epochs(100, [3, 2]).is_older_than(&view));
-        // A lower one is told by who is behind.
+        // A node that is behind tells a lower epoch.
         let mut view = in_epochs(200, [4, 3]);
         view.keep_epochs(&in_epochs(200, [5, 2]));
         assert!(view.epochs().eq(in_epochs(200, [5, 3]).epochs()));
