@@ -229,14 +229,15 @@ fn find_gateways() -> Vec<Found> {
 
 /// The services of all languages; those that cannot run here.
 fn find_services(setting: &Setting) -> (Vec<Service>, Vec<Skipped>) {
-    let interpreters = interpreters();
+    let interpreters = interpreters(setting);
     let (mut services, mut skipped) = (Vec::new(), Vec::new());
     for language in [Language::Rust, Language::Python, Language::Node] {
         match services::find(language, &interpreters, &setting.scratch) {
             Ok((service, missing)) => {
                 services.push(service);
-                let missing = missing.into_iter().map(|missing| Skipped { install: SETUP.into(), ..missing });
-                skipped.extend(missing);
+                // No other server of Python takes part.
+                let missing = missing.into_iter().filter(|missing| missing.what.contains(UVICORN));
+                skipped.extend(missing.map(|missing| Skipped { install: SETUP.into(), ..missing }));
             }
             Err(missing) => skipped.push(missing),
         }
@@ -244,17 +245,17 @@ fn find_services(setting: &Setting) -> (Vec<Service>, Vec<Skipped>) {
     (services, skipped)
 }
 
-fn interpreters() -> Interpreters {
+fn interpreters(setting: &Setting) -> Interpreters {
     let python = Path::new(SYSTEM_PYTHON);
     let python = if python.exists() { python } else { Path::new("python3") };
-    Interpreters { python: python.to_owned(), node: "node".into(), peers: None }
+    Interpreters { python: python.to_owned(), node: "node".into(), peers: setting.peers.clone() }
 }
 
 /// For load, where its start is none of the measurement: with uvicorn, if a checkout has it. Then it is not missing any
 /// more.
 fn warm_python(setting: &Setting, skipped: &mut Vec<Skipped>) -> Option<Service> {
     let python = setting.peers.as_ref()?.join(VENV_PYTHON);
-    let interpreters = Interpreters { python, ..interpreters() };
+    let interpreters = Interpreters { python, ..interpreters(setting) };
     let (service, missing) = services::find(Language::Python, &interpreters, &setting.scratch).ok()?;
     if missing.is_empty() {
         skipped.retain(|skipped| !skipped.what.contains(UVICORN));

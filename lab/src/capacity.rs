@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::experiment::model::{Metric, Report, Results, Skipped};
-use crate::experiment::{Experiment, Group, Participant, Plan, Setting, Variant};
+use crate::experiment::{Experiment, Extent, Group, Participant, Plan, Setting, Variant};
 use crate::front::h2load;
 use crate::gateway::loads::{self, Kept, Store};
 use crate::gateway::{Gateway, Lab, group, idle, of, software, variant};
@@ -159,7 +159,7 @@ impl Experiment for Capacity {
         if let Err(missing) = h2load::find() {
             return skipped(missing);
         }
-        let lab = Rc::new(Lab::new(setting, Gateway::among_others())?);
+        let lab = Rc::new(Lab::new(setting, Gateway::usual(Extent::AmongOthers))?);
         let scale = Scale::here(setting);
         let mut plan =
             Plan { groups: vec![work(&lab, scale), memory(&lab, scale), sizes(&lab, scale)], ..Plan::default() };

@@ -21,7 +21,9 @@ use clap::Args;
 
 use crate::command::Common;
 use crate::experiment::model::{Metric, Report, Results, Skipped};
-use crate::experiment::{AROUND, Amount, Experiment, Group, Measure, Participant, Plan, Question, Sample, Setting};
+use crate::experiment::{
+    AROUND, Amount, Experiment, Extent, Group, Measure, Participant, Plan, Question, Sample, Setting,
+};
 use servers::Servers;
 pub use tool::Tool;
 pub use tunnel::{Tunnel, TunnelArguments};
@@ -70,13 +72,17 @@ impl Clients {
     /// What was asked for.
     #[must_use]
     pub fn asked(arguments: &ClientsArguments) -> Self {
-        Self { workloads: &Workload::ALL, duration: DURATION, wanted: arguments.variants.clone() }
+        Self { wanted: arguments.variants.clone(), ..Self::usual(Extent::Alone) }
     }
 
-    /// What is measured together with other experiments.
+    /// Where nothing else is asked for: among others what the figures are about.
     #[must_use]
-    pub fn among_others() -> Self {
-        Self { workloads: &SOME, duration: SHORT, wanted: Vec::new() }
+    pub fn usual(extent: Extent) -> Self {
+        let (workloads, duration): (&[_], _) = match extent {
+            Extent::Alone => (&Workload::ALL, DURATION),
+            Extent::AmongOthers => (&SOME, SHORT),
+        };
+        Self { workloads, duration, wanted: Vec::new() }
     }
 
     /// Alone the published ones can be tried, too.
@@ -291,13 +297,13 @@ mod tests {
     use super::*;
 
     fn asked_for(parts: &[&str]) -> Clients {
-        Clients { wanted: parts.iter().map(|part| (*part).to_owned()).collect(), ..Clients::among_others() }
+        Clients { wanted: parts.iter().map(|part| (*part).to_owned()).collect(), ..Clients::usual(Extent::AmongOthers) }
     }
 
     #[test]
     fn without_a_checkout_everything_is_skipped_with_what_helps() {
         let setting = Setting { quick: false, scratch: "/nowhere".into(), peers: None, seed: 1 };
-        let plan = Clients::among_others().plan(&setting).expect("a plan");
+        let plan = Clients::usual(Extent::AmongOthers).plan(&setting).expect("a plan");
         assert_eq!((plan.groups.len(), plan.skipped.len()), (0, variant::ALL.len()));
         assert!(plan.skipped.iter().all(|skipped| !skipped.install.is_empty()), "{:?}", plan.skipped);
     }

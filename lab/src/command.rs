@@ -11,15 +11,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
-use crate::capacity::{self, Capacity};
-use crate::clients::{Clients, ClientsArguments, Tool, Tunnel, TunnelArguments};
+use crate::capacity;
+use crate::clients::{Clients, ClientsArguments, Tunnel, TunnelArguments};
 use crate::compare::{self, CompareArguments};
 use crate::equals::{self, Equals, EqualsArguments};
 use crate::experiment::judge;
 use crate::experiment::model::{Report, Results};
 use crate::experiment::terminal::{self, Style};
-use crate::experiment::{Experiment, catalogue};
-use crate::factors::Study;
+use crate::experiment::{Experiment, Extent, catalogue};
 use crate::figures::{self, FiguresArguments};
 use crate::gate::{self, GateArguments};
 use crate::gateway::{Gateway, GatewayArguments};
@@ -34,7 +33,7 @@ use crate::servers;
 use crate::show::{self, Files, ShowArguments};
 use crate::transport::{Transport, TransportArguments};
 pub use common::Common;
-use measure::{Scope, measure, plans};
+use measure::{measure, plans};
 
 const JSON_FILE: &str = "report.json";
 const DEFAULT_OUT: &str = "lab-results";
@@ -51,6 +50,16 @@ pub struct LabArguments {
     list: bool,
 }
 
+/// What `pilotlight lab all` takes.
+#[derive(Args, Clone, Debug)]
+pub struct AllArguments {
+    #[command(flatten)]
+    common: Common,
+    /// Each experiment as it is alone, with all of its groups: hours; --list says how many
+    #[arg(long, conflicts_with = "quick")]
+    whole: bool,
+}
+
 /// Whether everything was measured that was to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
@@ -63,9 +72,9 @@ pub enum Completeness {
 /// An experiment, or all of them.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Mode {
-    /// Every experiment, each shorter than alone, into one report
+    /// Every experiment into one report: each shorter than alone, in forty minutes, or as it is alone, in hours
     #[command(after_help = ALL_EXAMPLES)]
-    All(Common),
+    All(AllArguments),
     /// Answers from memory, requests passed on, and cold starts, beside other gateways and starters
     #[command(after_help = "Examples:
   pilotlight lab cache --quick                       a group of each kind, in half a minute
@@ -244,7 +253,8 @@ Exit codes: 0 nothing is worse, 1 something is, or the two have no figure in com
 const ALL_EXAMPLES: &str = "Examples:
   pilotlight lab all --list                          what there is to measure, and what is missing for it
   pilotlight lab all --quick                         two minutes at most, to see whether everything works
-  pilotlight lab all --out report                    everything, into report/report.json; forty minutes
+  pilotlight lab all --out report                    everything, each shorter than alone, into report/report.json; forty minutes
+  pilotlight lab all --whole --out report            everything as it is alone; --list says how many hours, and --resume goes on after Ctrl-C
 
 Nothing else should run meanwhile: on a noisy machine everything is shown and nothing is compared. Everything that is started ends with it.
 Exit codes: 0 everything was measured and compared, 1 something failed, was interrupted, or was not compared because of noise, 2 usage.";
@@ -268,72 +278,82 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 /// Nothing can be measured, or the report cannot be written.
 pub fn run(arguments: &LabArguments) -> anyhow::Result<Completeness> {
     match &arguments.mode {
-        Some(Mode::All(common)) => run_experiments(&catalogue::all(), common, Scope::All),
+        Some(Mode::All(arguments)) => {
+            let extent = if arguments.whole { Extent::Alone } else { Extent::AmongOthers };
+            run_experiments(&catalogue::all(extent), &arguments.common, extent)
+        }
         Some(Mode::Cache(common)) => one("cache", common),
         Some(Mode::Containers(common)) => one("containers", common),
         Some(Mode::Eviction(common)) => one("eviction", common),
         Some(Mode::Front(common)) => one("front", common),
         Some(Mode::Php(arguments)) => {
-            run_experiments(&[Box::new(Php::asked(arguments))], &arguments.common, Scope::Alone)
+            run_experiments(&[Box::new(Php::asked(arguments))], &arguments.common, Extent::Alone)
         }
         Some(Mode::Saves(common)) => one("saves", common),
         Some(Mode::Gateway(arguments)) => {
-            run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common, Scope::Alone)
+            run_experiments(&[Box::new(Gateway::asked(arguments))], &arguments.common, Extent::Alone)
         }
         Some(Mode::Layers(common)) => one("layers", common),
         Some(Mode::Servers(common)) => one("servers", common),
         Some(Mode::Limits(common)) => one("limits", common),
         Some(Mode::Redis(arguments)) => {
-            run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common, Scope::Alone)
+            run_experiments(&[Box::new(Clients::asked(arguments))], &arguments.common, Extent::Alone)
         }
-        Some(Mode::Tool(common)) => run_experiments(&[Box::new(Tool)], common, Scope::Alone),
+        Some(Mode::Tool(common)) => one("tool", common),
         Some(Mode::Tunnel(arguments)) => {
-            run_experiments(&[Box::new(Tunnel::asked(arguments))], &arguments.common, Scope::Alone)
+            run_experiments(&[Box::new(Tunnel::asked(arguments))], &arguments.common, Extent::Alone)
         }
         Some(Mode::Gate(arguments)) => gate::run(arguments),
         Some(Mode::Instructions(arguments)) => {
-            run_experiments(&[Box::new(Instructions::asked(arguments))], &arguments.common, Scope::Alone)
+            run_experiments(&[Box::new(Instructions::asked(arguments))], &arguments.common, Extent::Alone)
         }
-        Some(Mode::Capacity(common)) => run_experiments(&[Box::new(Capacity)], common, Scope::Alone),
+        Some(Mode::Capacity(common)) => one("capacity", common),
         Some(Mode::Equals(arguments)) => {
-            run_experiments(&[Box::new(Equals::asked(arguments))], &arguments.common, Scope::Alone)
+            run_experiments(&[Box::new(Equals::asked(arguments))], &arguments.common, Extent::Alone)
         }
         Some(Mode::Factors(common)) => one("factors", common),
-        Some(Mode::Study(common)) => run_experiments(&[Box::new(Study::alone())], common, Scope::Alone),
+        Some(Mode::Study(common)) => one("study", common),
         Some(Mode::Lambda(common)) => one("lambda", common),
         Some(Mode::Mcp(common)) => one("mcp", common),
         Some(Mode::Transport(arguments)) => {
             let asked = Transport::asked(arguments).unwrap_or_else(|error| error.exit());
-            run_experiments(&[Box::new(asked)], &arguments.common, Scope::Alone)
+            run_experiments(&[Box::new(asked)], &arguments.common, Extent::Alone)
         }
         Some(Mode::Rest(arguments)) => {
-            run_experiments(&[Box::new(Rest::asked(arguments))], &arguments.common, Scope::Alone)
+            run_experiments(&[Box::new(Rest::asked(arguments))], &arguments.common, Extent::Alone)
         }
         Some(Mode::Show(arguments)) => show::run(arguments).map(|()| Completeness::Complete),
         Some(Mode::Compare(arguments)) => compare::run(arguments),
         Some(Mode::History(arguments)) => history::run(arguments).map(|()| Completeness::Complete),
         Some(Mode::Figures(arguments)) => figures::run(arguments),
-        None => run_experiments(&catalogue::all(), &Common { list: true, ..Common::default() }, Scope::All),
+        None => {
+            let common = Common { list: true, ..Common::default() };
+            run_experiments(&catalogue::all(Extent::AmongOthers), &common, Extent::AmongOthers)
+        }
     }
 }
 
 fn one(name: &str, common: &Common) -> anyhow::Result<Completeness> {
     let experiment = catalogue::find(name).with_context(|| format!("there is no experiment {name}"))?;
-    run_experiments(&[experiment], common, Scope::Alone)
+    run_experiments(&[experiment], common, Extent::Alone)
 }
 
-fn run_experiments(experiments: &[Box<dyn Experiment>], common: &Common, scope: Scope) -> anyhow::Result<Completeness> {
+fn run_experiments(
+    experiments: &[Box<dyn Experiment>],
+    common: &Common,
+    extent: Extent,
+) -> anyhow::Result<Completeness> {
     machine::require_proc()?;
     let scratch = scratch()?;
     pilotlight_testkit::keep_port_locks_in(scratch.path().join("ports"));
     let setting = common.setting(scratch.path());
     if common.list {
-        print(&terminal::list(&plans(experiments, &setting, common, scope), &setting))?;
+        print(&terminal::list(&plans(experiments, &setting, common, extent), &setting))?;
         return Ok(Completeness::Complete);
     }
     interrupt::watch().context("signals cannot be watched")?;
     fs::create_dir_all(&common.out).with_context(|| format!("cannot make the folder {}", common.out.display()))?;
-    let report = measure(experiments, &setting, common, scope)?;
+    let report = measure(experiments, &setting, common, extent)?;
     let json = format!("{}\n", serde_json::to_string_pretty(&report)?);
     let file = common.out.join(JSON_FILE);
     write(&file, &json)?;

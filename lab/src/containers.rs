@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 
 use crate::experiment::model::{Figure, Metric, Report, Results, Role, Skipped};
-use crate::experiment::{Experiment, Group, Participant, Plan, Question, Sample, Setting, Variant};
+use crate::experiment::{Experiment, Extent, Group, Participant, Plan, Question, Sample, Setting, Variant};
 use crate::gateway::running::{route, wait};
 use crate::gateway::{Gateway, Lab, group, software, variant};
 use crate::load::{ask, get};
@@ -93,7 +93,7 @@ impl Experiment for Containers {
         if let Some(skipped) = engine::missing().or_else(|| setting.quick.then(long)) {
             return Ok(Plan { skipped: vec![skipped], ..Plan::default() });
         }
-        let lab = Rc::new(Lab::new(setting, Gateway::among_others())?);
+        let lab = Rc::new(Lab::new(setting, Gateway::usual(Extent::AmongOthers))?);
         let engine = Rc::default();
         Ok(Plan { groups: KINDS.iter().map(|kind| group_of(kind, &lab, &engine)).collect(), ..Plan::default() })
     }

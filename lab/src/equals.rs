@@ -14,7 +14,9 @@ use crate::command::Common;
 use crate::experiment::model::{
     Comparison, Figure, GroupResults, Metric, Report, Results, Role, Software, Summary, Verdict,
 };
-use crate::experiment::{Amount, Experiment, Group, Measure, Participant, Plan, Question, Sample, Setting, Variant};
+use crate::experiment::{
+    Amount, Experiment, Extent, Group, Measure, Participant, Plan, Question, Sample, Setting, Variant,
+};
 use crate::load::{self, Load, Outcome, Pace, Requests};
 use crate::processes::{Held, Program, own_program, usage};
 use crate::service::SERVICE;
@@ -75,22 +77,19 @@ pub struct Equals {
 }
 
 impl Equals {
-    /// Alone, so often.
-    #[must_use]
-    pub const fn alone(times: u32) -> Self {
-        Self { quick_rounds: QUICK_ROUNDS, times }
-    }
-
     /// What was asked for.
     #[must_use]
     pub const fn asked(arguments: &EqualsArguments) -> Self {
-        Self::alone(arguments.times)
+        Self { times: arguments.times, ..Self::usual(Extent::Alone) }
     }
 
-    /// What is measured together with other experiments.
+    /// Where nothing else is asked for.
     #[must_use]
-    pub const fn among_others() -> Self {
-        Self { quick_rounds: QUICK_ROUNDS_AMONG_OTHERS, times: 1 }
+    pub const fn usual(extent: Extent) -> Self {
+        match extent {
+            Extent::Alone => Self { quick_rounds: QUICK_ROUNDS, times: 1 },
+            Extent::AmongOthers => Self { quick_rounds: QUICK_ROUNDS_AMONG_OTHERS, times: 1 },
+        }
     }
 
     fn amount(self, setting: &Setting) -> Amount {
@@ -278,8 +277,9 @@ mod tests {
 
     #[test]
     fn only_beside_others_a_quick_run_has_fewer_rounds_than_5_percent_need() {
-        assert_eq!([rounds(Equals::alone(1), false), rounds(Equals::alone(1), true)], [30, 30]);
-        assert_eq!(rounds(Equals::alone(3), true), 90);
-        assert_eq!([rounds(Equals::among_others(), false), rounds(Equals::among_others(), true)], [30, 12]);
+        let [alone, among_others] = [Extent::Alone, Extent::AmongOthers].map(Equals::usual);
+        assert_eq!([rounds(alone, false), rounds(alone, true)], [30, 30]);
+        assert_eq!(rounds(Equals { times: 3, ..alone }, true), 90);
+        assert_eq!([rounds(among_others, false), rounds(among_others, true)], [30, 12]);
     }
 }

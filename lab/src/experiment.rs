@@ -72,6 +72,15 @@ impl Setting {
     }
 }
 
+/// How much time there is for an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// As much as its page says: it is measured for itself.
+    Alone,
+    /// Little: it is one of many in a run.
+    AmongOthers,
+}
+
 /// How long a server lives that needs no warming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {

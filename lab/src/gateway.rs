@@ -22,7 +22,7 @@ use clap::Args;
 use crate::command::Common;
 use crate::cores::Cores;
 use crate::experiment::model::{Metric, Report, Results, Role, Skipped, Software};
-use crate::experiment::{Amount, Experiment, Group, MAX_OVERTIME, Measure, Participant, Plan, Sample, Setting};
+use crate::experiment::{Amount, Experiment, Extent, Group, MAX_OVERTIME, Measure, Participant, Plan, Sample, Setting};
 use crate::processes::{find_program, first_line, own_program};
 use crate::rest::redis;
 use crate::transport::embedded;
@@ -41,16 +41,23 @@ const SETUP: &str = "lab/setup.sh of a checkout";
 /// Nothing is compared in such a group, so nothing needs an equal.
 const NO_CONTROL: &str = "";
 
+/// What `--upload-gb` is unless given.
+const UPLOAD_GB: u64 = 10;
+/// What `--flood-requests` is unless given.
+const FLOOD_REQUESTS: u64 = 10_000_000;
+/// Starts of a variant in a round.
+const STARTS: u32 = 20;
+
 /// What `pilotlight lab gateway` takes.
 #[derive(Args, Clone, Debug)]
 pub struct GatewayArguments {
     #[command(flatten)]
     pub(crate) common: Common,
     /// Group memory: size of the transfers, in 10⁹ bytes
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = UPLOAD_GB, value_parser = clap::value_parser!(u64).range(1..=1000))]
     upload_gb: u64,
     /// Group flood: distinct targets with small bodies; fewer of those with large ones
-    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    #[arg(long, value_name = "N", default_value_t = FLOOD_REQUESTS, value_parser = clap::value_parser!(u64).range(1000..))]
     flood_requests: u64,
 }
 
@@ -67,13 +74,16 @@ impl Gateway {
     /// What was asked for.
     #[must_use]
     pub fn asked(arguments: &GatewayArguments) -> Self {
-        Self { upload_gb: arguments.upload_gb, flood_requests: arguments.flood_requests, starts: 20 }
+        Self { upload_gb: arguments.upload_gb, flood_requests: arguments.flood_requests, starts: STARTS }
     }
 
-    /// What is measured together with other experiments: less of what takes long.
+    /// Where nothing else is asked for: among others less of what takes long.
     #[must_use]
-    pub const fn among_others() -> Self {
-        Self { upload_gb: 2, flood_requests: 200_000, starts: 5 }
+    pub const fn usual(extent: Extent) -> Self {
+        match extent {
+            Extent::Alone => Self { upload_gb: UPLOAD_GB, flood_requests: FLOOD_REQUESTS, starts: STARTS },
+            Extent::AmongOthers => Self { upload_gb: 2, flood_requests: 200_000, starts: 5 },
+        }
     }
 }
 

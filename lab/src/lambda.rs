@@ -13,7 +13,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::cores;
 use crate::experiment::model::{Figure, GroupResults, Metric, Report, Results, Role, Skipped};
-use crate::experiment::{Amount, Experiment, Group, Participant, Plan, Question, Sample, Setting};
+use crate::experiment::{Amount, Experiment, Extent, Group, Participant, Plan, Question, Sample, Setting};
 use crate::gateway::caller;
 use crate::gateway::running::{Running, body, new_folder, route, service};
 use crate::gateway::{Gateway, Lab, PYTHON, group, software, variant};
@@ -93,7 +93,7 @@ impl Experiment for Lambda {
     }
 
     fn plan(&self, setting: &Setting) -> anyhow::Result<Plan> {
-        let lab = Rc::new(Lab::new(setting, Gateway::among_others())?);
+        let lab = Rc::new(Lab::new(setting, Gateway::usual(Extent::AmongOthers))?);
         let mut plan = Plan::default();
         let languages: &[Language] = if setting.quick { &[IN_PYTHON] } else { &[IN_PYTHON, IN_NODE] };
         for language in languages {

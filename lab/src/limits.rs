@@ -12,7 +12,7 @@ use anyhow::{bail, ensure};
 
 use crate::cores;
 use crate::experiment::model::{Figure, Metric, Report, Results};
-use crate::experiment::{Amount, Experiment, Group, Participant, Plan, Question, Sample, Setting};
+use crate::experiment::{Amount, Experiment, Extent, Group, Participant, Plan, Question, Sample, Setting};
 use crate::gateway::running::Running;
 use crate::gateway::{Gateway, Lab, group, loads, software, variant};
 use crate::load::{self, Load, Outcome, Pace, Requests, get};
@@ -89,7 +89,7 @@ impl Experiment for Limits {
         if let Some(missing) = redis::missing("shared limits") {
             return Ok(Plan { skipped: vec![missing], ..Plan::default() });
         }
-        let lab = Rc::new(Lab::new(setting, Gateway::among_others())?);
+        let lab = Rc::new(Lab::new(setting, Gateway::usual(Extent::AmongOthers))?);
         // A quick run has no time for windows of a second.
         let shared = (!setting.quick).then(|| shared(&lab));
         let mut groups: Vec<Group> = shared.into_iter().chain([cost(&lab)]).collect();

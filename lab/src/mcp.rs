@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cores;
 use crate::experiment::model::{Metric, Role, Skipped};
-use crate::experiment::{Amount, Experiment, Group, Participant, Plan, Question, Sample, Setting};
+use crate::experiment::{Amount, Experiment, Extent, Group, Participant, Plan, Question, Sample, Setting};
 use crate::gateway::caller;
 use crate::gateway::running::{Running, new_folder, route, service};
 use crate::gateway::{Gateway, Lab, PYTHON, group, software, variant};
@@ -56,7 +56,7 @@ impl Experiment for Mcp {
         if let Some(missing) = missing() {
             return Ok(Plan { skipped: vec![missing], ..Plan::default() });
         }
-        let lab = Rc::new(Lab::new(setting, Gateway::among_others())?);
+        let lab = Rc::new(Lab::new(setting, Gateway::usual(Extent::AmongOthers))?);
         let mut variants = vec![
             variant(&lab, SESSION, "over HTTP, in a session", USUAL, |lab, amount| over_http(lab, SESSION, amount)),
             variant(&lab, STATELESS, "over HTTP, without one", USUAL, |lab, amount| over_http(lab, STATELESS, amount)),

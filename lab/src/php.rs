@@ -14,7 +14,7 @@ use clap::Args;
 
 use crate::command::Common;
 use crate::experiment::model::{Figure, GroupResults, Metric, Report, Results, Role, Skipped};
-use crate::experiment::{Experiment, Group, Participant, Plan, Question, Sample, Setting, judge};
+use crate::experiment::{Experiment, Extent, Group, Participant, Plan, Question, Sample, Setting, judge};
 use crate::front::h2load::H2load;
 use crate::gateway::running::{Running, ask, new_folder, route, service};
 use crate::gateway::{Gateway, Lab, group};
@@ -110,7 +110,7 @@ impl Experiment for Php {
             Ok(programs) => programs,
             Err(missing) => return Ok(Plan { skipped: vec![missing], ..Plan::default() }),
         };
-        let lab = Rc::new(Lab::new(setting, Gateway::among_others())?);
+        let lab = Rc::new(Lab::new(setting, Gateway::usual(Extent::AmongOthers))?);
         let site = Rc::new(Site::new(&lab, programs)?);
         let (page, word) =
             (Script { file: "index.php", target: "/" }, Script { file: "word.php", target: "/word.php" });

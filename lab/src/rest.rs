@@ -18,7 +18,7 @@ use clap::Args;
 
 use crate::command::Common;
 use crate::experiment::model::{Metric, Report, Results, Role, Skipped, Software};
-use crate::experiment::{Amount, Experiment, Group, Participant, Plan, Question, Setting, Variant as Measured};
+use crate::experiment::{Amount, Experiment, Extent, Group, Participant, Plan, Question, Setting, Variant as Measured};
 use crate::processes::own_program;
 use case::Case;
 use measure::{Service, Stage};
@@ -60,15 +60,6 @@ pub struct Rest {
     users: Option<PathBuf>,
 }
 
-/// How much there is time for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
-    /// Hours.
-    Alone,
-    /// A quarter of an hour.
-    AmongOthers,
-}
-
 impl Rest {
     /// What was asked for.
     #[must_use]
@@ -85,12 +76,16 @@ impl Rest {
         Self { extent: Extent::Alone, warm_up, cases, services, redis, users }
     }
 
-    /// What is measured together with other experiments.
+    /// Where nothing else is asked for: alone two hours, among others a quarter of an hour.
     #[must_use]
-    pub fn among_others() -> Self {
-        let cases = vec![Case::GetWarm, Case::List, Case::Post, Case::Mixed];
-        let (warm_up, services, redis, users) = (None, Vec::new(), vec![Topology::Standalone], None);
-        Self { extent: Extent::AmongOthers, warm_up, cases, services, redis, users }
+    pub fn usual(extent: Extent) -> Self {
+        let (cases, redis) = match extent {
+            Extent::Alone => (Vec::new(), vec![Topology::Standalone, Topology::Cluster]),
+            Extent::AmongOthers => {
+                (vec![Case::GetWarm, Case::List, Case::Post, Case::Mixed], vec![Topology::Standalone])
+            }
+        };
+        Self { extent, warm_up: None, cases, services: Vec::new(), redis, users: None }
     }
 
     fn programs(&self, setting: &Setting) -> anyhow::Result<Programs> {
@@ -146,7 +141,7 @@ impl Rest {
         let (rounds, duration, warm_up) = match (setting.quick, self.extent) {
             (true, _) => (8, 60, 40),
             (false, Extent::AmongOthers) => (12, 1000, 500),
-            (false, Extent::Alone) => (12, 8000, 2000),
+            (false, Extent::Alone) => (12, 2000, 500),
         };
         Amount {
             rounds,

@@ -12,7 +12,9 @@ use anyhow::{Context as _, bail, ensure};
 use tempfile::TempDir;
 
 use crate::experiment::model::{Figure, GroupResults, Metric, Report, Results, Role, Skipped};
-use crate::experiment::{Amount, Experiment, Group, Measure, Participant, Plan, Question, Sample, Setting, Variant};
+use crate::experiment::{
+    Amount, Experiment, Extent, Group, Measure, Participant, Plan, Question, Sample, Setting, Variant,
+};
 use crate::gateway::running::{REQUEST, ask, new_folder};
 use crate::gateway::{Gateway, Lab, group, of, software, variant, venv};
 use crate::interrupt;
@@ -80,7 +82,7 @@ impl Experiment for Saves {
     }
 
     fn plan(&self, setting: &Setting) -> anyhow::Result<Plan> {
-        let lab = Rc::new(Lab::new(setting, Gateway::among_others())?);
+        let lab = Rc::new(Lab::new(setting, Gateway::usual(Extent::AmongOthers))?);
         let shared = Rc::new(Shared { lab, python: venv(setting).ok(), reaper: Reaper::start()? });
         let mut plan = Plan::default();
         for kind in Kind::ALL {

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 
 use crate::cache::gateways::template;
 use crate::experiment::model::{Figure, GroupResults, Metric, Report, Results, Role, Skipped, Software, Summary};
-use crate::experiment::{Amount, Experiment, Group, Participant, Plan, Question, Sample, Setting, Variant};
+use crate::experiment::{Amount, Experiment, Extent, Group, Participant, Plan, Question, Sample, Setting, Variant};
 use crate::gateway::running::{Running, listening_service, route};
 use crate::gateway::{Gateway, Lab, group, loads, variant};
 use crate::load::{self, Load, Pace, Requests, get};
@@ -72,7 +72,7 @@ impl Experiment for Servers {
     }
 
     fn plan(&self, setting: &Setting) -> anyhow::Result<Plan> {
-        let lab = Rc::new(Lab::new(setting, Gateway::among_others())?);
+        let lab = Rc::new(Lab::new(setting, Gateway::usual(Extent::AmongOthers))?);
         let (peer, skipped) = match Haproxy::find() {
             Ok(peer) => (Some(peer), Vec::new()),
             Err(missing) => (None, vec![missing]),

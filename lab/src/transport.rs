@@ -19,12 +19,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::bail;
-use clap::Args;
 use clap::error::ErrorKind;
+use clap::{Args, ValueEnum as _};
 
 use crate::command::Common;
 use crate::experiment::model::{Report, Results, Skipped};
-use crate::experiment::{Experiment, Participant, Plan, Setting};
+use crate::experiment::{Experiment, Extent, Participant, Plan, Setting};
+use crate::gateway;
 use crate::processes::Reaper;
 use cases::{Case, Front, Variant};
 use measure::Requests;
@@ -60,14 +61,16 @@ pub struct TransportArguments {
     /// Leave the other gateways out
     #[arg(long)]
     no_peers: bool,
-    /// The Python of the services
-    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-    python: PathBuf,
+    /// The Python of the services; that of lab/setup.sh if it is there, else python3
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<PathBuf>,
     /// The Node.js of the services
-    #[arg(long, value_name = "PROGRAM", default_value = "node")]
+    #[arg(long, value_name = "PROGRAM", default_value = NODE)]
     node: PathBuf,
 }
 
+/// What `--node` is unless given.
+const NODE: &str = "node";
 /// What `--requests` is unless given.
 const REQUESTS: u32 = 50;
 /// What `--warmup` is unless given.
@@ -82,7 +85,9 @@ pub struct Transport {
     cases: Vec<Case>,
     requests: (u32, u32, u32),
     peers: bool,
-    interpreters: Interpreters,
+    /// That of `lab/setup.sh` if it is there, else the one in the `PATH`.
+    python: Option<PathBuf>,
+    node: PathBuf,
 }
 
 impl Transport {
@@ -111,19 +116,26 @@ impl Transport {
             cases,
             requests: (requests, arguments.warmup, rounds),
             peers: !arguments.no_peers,
-            interpreters: Interpreters { python: arguments.python.clone(), node: arguments.node.clone(), peers: None },
+            python: arguments.python.clone(),
+            node: arguments.node.clone(),
         })
     }
 
-    /// What is measured together with other experiments: in a short run only what needs no interpreter.
+    /// Where nothing else is asked for: among others the languages of the published table, and in a short run only what
+    /// needs no interpreter.
     #[must_use]
-    pub fn among_others() -> Self {
+    pub fn usual(extent: Extent) -> Self {
+        let services = match extent {
+            Extent::Alone => Language::value_variants().to_vec(),
+            Extent::AmongOthers => Vec::new(),
+        };
         Self {
-            services: Vec::new(),
+            services,
             cases: Case::ALL.to_vec(),
             requests: (REQUESTS, WARM_UP, ROUNDS),
             peers: true,
-            interpreters: Interpreters { python: "python3".into(), node: "node".into(), peers: None },
+            python: None,
+            node: NODE.into(),
         }
     }
 
@@ -133,7 +145,12 @@ impl Transport {
     }
 
     fn find_services(&self, setting: &Setting) -> (Vec<Service>, Vec<Skipped>) {
-        let interpreters = Interpreters { peers: setting.peers.clone(), ..self.interpreters.clone() };
+        let python = self.python.clone().or_else(|| gateway::venv(setting).ok().map(PathBuf::from));
+        let interpreters = Interpreters {
+            python: python.unwrap_or_else(|| "python3".into()),
+            node: self.node.clone(),
+            peers: setting.peers.clone(),
+        };
         let languages = match (self.services.is_empty(), setting.quick) {
             (true, true) => &[Language::Rust][..],
             (true, false) => &[Language::Python, Language::Node, Language::Rust],

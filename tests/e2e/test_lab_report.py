@@ -122,6 +122,15 @@ class Report(Lab):
         [everything] = re.findall(r"^everything takes about (\d+) min,", self.list_with_everything(), re.MULTILINE)
         self.assertLessEqual(int(everything), 40)
 
+    def test_a_whole_run_of_everything_has_all_that_each_experiment_has(self):
+        def listed(*arguments):
+            return re.sub(r"pilotlight-lab-\w+", "", self.lab(*arguments, "--list").stdout).strip()
+
+        whole = listed("all", "--whole")
+        for name in EXPERIMENTS:
+            self.assertIn(listed(name), whole)
+        self.assertRegex(whole, r"\neverything takes about \d+\.\d h,")
+
     def list_with_everything(self, *options):
         """What there is to measure where everything is built that there is to build."""
         peers = self.folder / "lab" / "peers"
@@ -137,7 +146,7 @@ class Report(Lab):
         return listed
 
     def test_arguments_are_checked(self):
-        for arguments in (["equals", "--rounds", "0"], ["equals", "--secs", "soon"], ["nothing"], [], ["--list", "all"]):
+        for arguments in (["equals", "--rounds", "0"], ["equals", "--secs", "soon"], ["nothing"], [], ["--list", "all"], ["all", "--whole", "--quick"]):
             self.lab(*arguments, expected=2)
 
     def test_a_folder_that_cannot_be_written_is_said_before_anything_is_measured(self):

@@ -10,7 +10,7 @@ use crate::experiment::judge::{self, MIN_ROUNDS, judge};
 use crate::experiment::model::{Report, Results, SCHEMA, Skipped};
 use crate::experiment::noise::Watch;
 use crate::experiment::run::{End, Measured, Runner};
-use crate::experiment::{Experiment, Group, Plan, Planned, Setting};
+use crate::experiment::{Experiment, Extent, Group, Plan, Planned, Setting};
 use crate::machine::{self, Machine};
 use crate::profile::Profiler;
 use crate::report;
@@ -51,14 +51,6 @@ const ONE_CONNECTION: &str = "services in Rust show what one connection costs; t
 const TRACES: &str = "traces take a minute";
 const EVERY_GROUP: &str = "";
 
-/// Whether an experiment is measured for itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
-    Alone,
-    /// With all others, so that each is shorter.
-    All,
-}
-
 /// An experiment with what was measured of it, before anything is said about it.
 struct Ran<'a> {
     experiment: &'a dyn Experiment,
@@ -77,10 +69,10 @@ pub(super) fn measure(
     experiments: &[Box<dyn Experiment>],
     setting: &Setting,
     common: &Common,
-    scope: Scope,
+    extent: Extent,
 ) -> anyhow::Result<Report> {
     let (begin, now) = (Instant::now(), SystemTime::now());
-    let mut plans = plans(experiments, setting, common, scope);
+    let mut plans = plans(experiments, setting, common, extent);
     let all = || plans.iter().filter_map(|(_, plan)| plan.as_ref().ok()).flat_map(|plan| &plan.groups);
     if let Some(unknown) = common.groups.iter().find(|wanted| !all().any(|group| is_of(group, wanted))) {
         anyhow::bail!(
@@ -201,7 +193,7 @@ pub(super) fn plans<'a>(
     experiments: &'a [Box<dyn Experiment>],
     setting: &Setting,
     common: &Common,
-    scope: Scope,
+    extent: Extent,
 ) -> Vec<Planned<'a>> {
     let plan = |experiment: &'a dyn Experiment| {
         let mut plan = experiment.plan(setting);
@@ -209,7 +201,7 @@ pub(super) fn plans<'a>(
             plan.groups
                 .retain(|group| common.groups.is_empty() || common.groups.iter().any(|wanted| is_of(group, wanted)));
         }
-        if let (Scope::All, Ok(plan)) = (scope, &mut plan) {
+        if let (Extent::AmongOthers, Ok(plan)) = (extent, &mut plan) {
             // What is asked for by its name is not left out.
             if common.groups.is_empty() {
                 leave_out(experiment.name(), plan, setting.quick);

@@ -1,6 +1,6 @@
 //! All experiments, by name.
 
-use super::Experiment;
+use super::{Experiment, Extent};
 use crate::cache::Cache;
 use crate::capacity::Capacity;
 use crate::clients::{Clients, Tool, Tunnel};
@@ -23,10 +23,10 @@ use crate::transport::Transport;
 
 /// Every experiment, in the order of `--list` and of the report. A new one is one more line.
 #[must_use]
-pub fn all() -> Vec<Box<dyn Experiment>> {
+pub fn all(extent: Extent) -> Vec<Box<dyn Experiment>> {
     vec![
         Box::new(Layers),
-        Box::new(Gateway::among_others()),
+        Box::new(Gateway::usual(extent)),
         Box::new(Instructions::default()),
         Box::new(Capacity),
         Box::new(Cache),
@@ -36,22 +36,22 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Limits),
         Box::new(Php::usual()),
         Box::new(Saves),
-        Box::new(Transport::among_others()),
+        Box::new(Transport::usual(extent)),
         Box::new(Lambda),
         Box::new(Mcp),
         Box::new(Containers),
-        Box::new(Rest::among_others()),
-        Box::new(Clients::among_others()),
+        Box::new(Rest::usual(extent)),
+        Box::new(Clients::usual(extent)),
         Box::new(Tool),
         Box::new(Tunnel::usual()),
         Box::new(Factors),
-        Box::new(Study::among_others()),
-        Box::new(Equals::among_others()),
+        Box::new(Study::usual(extent)),
+        Box::new(Equals::usual(extent)),
     ]
 }
 
-/// The experiment of this name.
+/// The experiment of this name, measured for itself.
 #[must_use]
 pub fn find(name: &str) -> Option<Box<dyn Experiment>> {
-    all().into_iter().find(|experiment| experiment.name() == name)
+    all(Extent::Alone).into_iter().find(|experiment| experiment.name() == name)
 }

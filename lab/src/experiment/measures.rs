@@ -47,11 +47,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::experiment::catalogue;
+    use crate::experiment::{Extent, catalogue};
 
     #[test]
     fn every_experiment_names_what_it_measures_and_that_is_there() {
-        for experiment in catalogue::all() {
+        for experiment in catalogue::all(Extent::AmongOthers) {
             assert!(paths(experiment.name()).is_some(), "{} names nothing", experiment.name());
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

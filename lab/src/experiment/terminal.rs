@@ -115,10 +115,13 @@ fn groups(plan: &Plan) -> String {
     if lines.is_empty() { String::new() } else { format!("  groups: {}\n", lines.join(",\n          ")) }
 }
 
-/// `about 90 s`, `about 12 min`.
+/// `about 90 s`, `about 12 min`, `about 6.5 h`.
 fn about(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    if seconds < 120.0 { format!("about {:.0} s", seconds.ceil()) } else { format!("about {:.0} min", seconds / 60.0) }
+    match time.as_secs_f64() {
+        seconds if seconds < 120.0 => format!("about {:.0} s", seconds.ceil()),
+        seconds if seconds < 7200.0 => format!("about {:.0} min", seconds / 60.0),
+        seconds => format!("about {:.1} h", seconds / 3600.0),
+    }
 }
 
 fn experiment(out: &mut String, report: &Report, results: &Results, style: Style) {

@@ -12,7 +12,7 @@ use super::environment::Environment;
 use super::service::{Service, Told};
 use super::{Kind, USERS, find_users, findings};
 use crate::experiment::model::{Metric, Published, Report, Results, Role, Skipped, Software};
-use crate::experiment::{Amount, Experiment, Group, Participant, Plan, Question, Setting, Variant};
+use crate::experiment::{Amount, Experiment, Extent, Group, Participant, Plan, Question, Setting, Variant};
 use crate::rest::redis::{self, Topology};
 use crate::rest::variant::Programs;
 use parts::{Member, PARTS, Part};
@@ -27,26 +27,11 @@ pub struct Study {
     extent: Extent,
 }
 
-/// How much there is time for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
-    /// Each option of the runtime by itself, too.
-    Alone,
-    /// What was published.
-    AmongOthers,
-}
-
 impl Study {
-    /// All of it.
+    /// Alone each option of the runtime by itself, too; among others what was published.
     #[must_use]
-    pub const fn alone() -> Self {
-        Self { extent: Extent::Alone }
-    }
-
-    /// What is measured together with other experiments.
-    #[must_use]
-    pub const fn among_others() -> Self {
-        Self { extent: Extent::AmongOthers }
+    pub const fn usual(extent: Extent) -> Self {
+        Self { extent }
     }
 
     fn amount(self, setting: &Setting) -> Amount {
@@ -250,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_is_not_built_is_said() {
-        let plan = Study::alone().plan(&setting(None)).expect("nothing to measure is no error");
+        let plan = Study::usual(Extent::Alone).plan(&setting(None)).expect("nothing to measure is no error");
         assert!(plan.groups.is_empty());
         assert_eq!(plan.skipped.len(), 1);
     }
@@ -260,7 +245,8 @@ mod tests {
         for part in &PARTS {
             let names =
                 |study: Study, quick| study.members(part, quick).iter().map(|member| member.id).collect::<Vec<_>>();
-            let (alone, among) = (names(Study::alone(), false), names(Study::among_others(), false));
+            let (alone, among) =
+                (names(Study::usual(Extent::Alone), false), names(Study::usual(Extent::AmongOthers), false));
             assert!(among.iter().all(|id| alone.contains(id)), "{among:?}");
             assert!(among.len() >= 2, "{}", part.id);
             let mut ids = alone.clone();
@@ -268,16 +254,16 @@ mod tests {
             ids.dedup();
             assert_eq!(ids.len(), alone.len(), "{alone:?}");
         }
-        assert_eq!(Study::alone().members(&PARTS[0], true).len(), 2);
+        assert_eq!(Study::usual(Extent::Alone).members(&PARTS[0], true).len(), 2);
     }
 
     #[test]
     fn published_figures_stand_beside_their_group() {
-        let members = Study::alone().members(&PARTS[2], false);
+        let members = Study::usual(Extent::Alone).members(&PARTS[2], false);
         let rows = published(&PARTS[2], Kind::Miss, &members);
         assert!(rows.iter().all(|row| row.group == "json-miss"));
         assert!(rows.iter().any(|row| row.metric == Metric::PerSecond && row.value == 101_621.0));
-        let members = Study::alone().members(&PARTS[0], false);
+        let members = Study::usual(Extent::Alone).members(&PARTS[0], false);
         assert!(published(&PARTS[0], Kind::Miss, &members).is_empty());
     }
 }
