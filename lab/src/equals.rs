@@ -128,7 +128,7 @@ impl Experiment for Equals {
                 version: env!("CARGO_PKG_VERSION").into(),
                 settings: vec![format!("{pieces} pieces of work for a request")],
             }],
-            measure: Box::new(Server { name: id.into(), pieces, setting: setting.clone(), running: None }),
+            measure: Box::new(Server { name: id.into(), pieces, setting: setting.clone() }),
         };
         let question = |(text, one): (&str, &str)| Question::ratio(text, Metric::CpuUs, one, BASE);
         let group = |number: u32| Group {
@@ -194,11 +194,12 @@ fn planted(group: &GroupResults) -> Vec<f64> {
     rounds(SLOWER).iter().zip(rounds(BASE)).filter_map(ratio).collect()
 }
 
+/// Started for each measurement: two starts of one program differ (where its memory lies), and that would be told apart
+/// from then on.
 struct Server {
     name: String,
     pieces: u32,
     setting: Setting,
-    running: Option<(Held, SocketAddr)>,
 }
 
 impl Server {
@@ -218,13 +219,10 @@ impl Server {
 
 impl Measure for Server {
     fn measure(&mut self, amount: Amount) -> anyhow::Result<Sample> {
-        if self.running.is_none() {
-            self.running = Some(self.start()?);
-        }
-        let (held, address) = self.running.as_ref().context("it was started")?;
-        ask(*address, amount.warm_up).context("warm-up")?;
+        let (held, address) = self.start()?;
+        ask(address, amount.warm_up).context("warm-up")?;
         let before = usage::cpu_time(&[held.pid()]);
-        let outcome = ask(*address, amount.duration)?;
+        let outcome = ask(address, amount.duration)?;
         let used = usage::cpu_time(&[held.pid()]).saturating_sub(before);
         ensure!(outcome.statuses.keys().eq(&[200]), "answers of status {:?} instead of 200", outcome.statuses);
         let cpu_us = used.as_secs_f64() * 1e6 / outcome.answers as f64;
@@ -242,8 +240,8 @@ impl Measure for Server {
     }
 
     fn again(&self) -> Option<Box<dyn Measure>> {
-        let Self { name, pieces, setting, .. } = self;
-        Some(Box::new(Self { name: format!("{name}-again"), pieces: *pieces, setting: setting.clone(), running: None }))
+        let Self { name, pieces, setting } = self;
+        Some(Box::new(Self { name: format!("{name}-again"), pieces: *pieces, setting: setting.clone() }))
     }
 }
 

@@ -92,8 +92,8 @@ impl Work {
     /// Who can do it.
     fn kinds(self) -> &'static [Kind] {
         match self {
-            Self::Http1 | Self::Http2 | Self::Handshake => &[Kind::Own, Kind::Nginx, Kind::Haproxy, Kind::H2o],
-            Self::SmallFile | Self::LargeFile | Self::LargeFileTls => &[Kind::Own, Kind::Nginx, Kind::H2o],
+            Self::Http1 | Self::Http2 | Self::Handshake => &Kind::ALL,
+            Self::SmallFile | Self::LargeFile | Self::LargeFileTls => &[Kind::Own, Kind::Floor, Kind::Nginx, Kind::H2o],
         }
     }
 
@@ -202,7 +202,11 @@ fn variant(work: Work, kind: Kind, software: Software, scratch: &std::path::Path
     Variant {
         id: kind.id().into(),
         title: kind.title().into(),
-        role: if kind == Kind::Own { Role::Subject } else { Role::Peer },
+        role: match kind {
+            Kind::Own => Role::Subject,
+            Kind::Floor => Role::Floor,
+            Kind::Nginx | Kind::Haproxy | Kind::H2o => Role::Peer,
+        },
         software: vec![software],
         measure: Box::new(measure),
     }

@@ -38,7 +38,7 @@ struct Cost {
     other: Layer,
 }
 
-const COSTS: [Cost; 8] = [
+const COSTS: [Cost; 9] = [
     Cost { text: "HTTP: hyper instead of a bare loop", one: Layer::Hyper, other: Layer::Bare },
     Cost { text: "the gateway, up to its route table", one: Layer::Routing, other: Layer::Hyper },
     Cost { text: "an answer from memory instead of a bare loop's", one: Layer::Hit, other: Layer::Bare },
@@ -47,6 +47,7 @@ const COSTS: [Cost; 8] = [
     Cost { text: "HTTP to the service instead of the pipe", one: Layer::Http, other: Layer::Pipe },
     Cost { text: "one GET of the service in Redis", one: Layer::PipeRedis, other: Layer::Pipe },
     Cost { text: "an answer from Redis instead of memory", one: Layer::HitRedis, other: Layer::Hit },
+    Cost { text: "an answer from Redis instead of a bare loop's", one: Layer::HitRedis, other: Layer::BareRedis },
 ];
 
 impl Experiment for Layers {

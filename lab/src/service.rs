@@ -1,5 +1,5 @@
 //! The Rust service under measurement: the same 200 bytes of JSON for every request, over the pipe with the SDK or over
-//! HTTP/1.1 with hyper, from a constant or from Redis; or the floor, [`bare`]; the [`relay`]; and echoes of
+//! HTTP/1.1 with hyper, from a constant or from Redis; or the floors, [`bare`]; the [`relay`]; and echoes of
 //! [`websocket`]. It is `pilotlight-lab` itself, so that an installed one has a Rust service to measure.
 
 mod bare;
@@ -33,6 +33,8 @@ use crate::equals;
 pub const SERVICE: &str = "lab-service";
 /// What follows for a bare relay; the address that it relays to is next.
 pub const RELAY: &str = "relay";
+/// What follows for the floor of `pilotlight lab front`; what it serves, and where, is next.
+pub const FRONT: &str = "bare-front";
 /// The key that has [`answer_body`] in Redis, for the service that asks there.
 pub const REDIS_KEY: &str = "lab:answer";
 
@@ -59,6 +61,8 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Some("websocket-relay") => run(websocket::relay(arguments.next())),
         Some("websocket-load") => websocket::load(arguments),
         Some("bare") => bare::serve(),
+        Some("bare-redis") => bare::redis::serve(arguments.next()),
+        Some(FRONT) => bare::front::serve(arguments),
         Some(RELAY) => relay::serve(arguments.next()),
         Some(equals::WORK) => run(equals::serve(arguments.next())),
         _ => Err(anyhow::anyhow!("is started by `pilotlight lab` only")),

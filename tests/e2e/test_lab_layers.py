@@ -48,14 +48,15 @@ class Layers(Folders):
         results = self.report()
         self.assertEqual([group["id"] for group in results["groups"]], ["many", "one"])
         for group in results["groups"]:
-            wanted = ["bare", "hyper", "routing", "hit", "pipe", "http", "pipe-redis", "hit-redis"]
-            self.assertEqual([variant["id"] for variant in group["variants"]][:8], wanted)
+            wanted = ["bare", "hyper", "routing", "hit", "pipe", "http", "pipe-redis", "bare-redis", "hit-redis"]
+            self.assertEqual([variant["id"] for variant in group["variants"]][:9], wanted)
             for variant in group["variants"]:
                 self.assertIsNone(variant["failed"], variant)
                 self.assertGreater(variant["requests"], 0)
                 self.assertGreater(variant["summary"]["cpu-us"]["median"], 0, variant["id"])
             processes = {variant["id"]: set(variant["cpu_us"]) for variant in group["variants"]}
             self.assertEqual(processes["bare"], {"server", "load"})
+            self.assertEqual(processes["bare-redis"], {"server", "redis", "load"})
             self.assertEqual(processes["pipe-redis"], {"gateway", "service", "redis", "load"})
             self.assertTrue(all(comparison["difference"] for comparison in group["comparisons"]))
 
@@ -65,7 +66,7 @@ class Front(Folders):
     def test_a_quick_run_ends(self):
         lab("front", "--quick", "--noisy-anyway", "--out", self.folder / "out")
         [group] = self.report()["groups"]
-        self.assertEqual(group["variants"][0]["id"], "pilotlight")
+        self.assertEqual([(variant["id"], variant["role"]) for variant in group["variants"]][:2], [("pilotlight", "subject"), ("floor", "floor")])
         for variant in group["variants"]:
             self.assertIsNone(variant["failed"])
             self.assertGreater(variant["requests"], 0)

@@ -13,7 +13,8 @@ use crate::cache::origin::Origin;
 use crate::cache::server::memory_folder;
 use crate::cores;
 use crate::experiment::model::{Skipped, Software};
-use crate::processes::{self, Held, Program, gateway_program, usage};
+use crate::processes::{self, Held, Program, gateway_program, own_program, usage};
+use crate::service::{FRONT, SERVICE};
 use crate::transport::target::{LISTEN_LIMIT, free_address, listens, text};
 
 /// The answer of 200 bytes: from what is stored, or a file.
@@ -22,6 +23,8 @@ pub(crate) const SMALL: &str = crate::cache::answers::SMALL_PATH;
 pub(super) const SCRIPT: &str = "/app.js";
 /// A file of 256 MiB.
 pub(super) const LARGE: &str = "/large.bin";
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
 const SCRIPT_BYTES: usize = 40_000;
 const COMPRESSED_BYTES: usize = 10_000;
 const LARGE_BYTES: u64 = 256 << 20;
@@ -30,17 +33,20 @@ const LARGE_BYTES: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Own,
+    /// The least that does the same: a loop that knows three answers.
+    Floor,
     Nginx,
     Haproxy,
     H2o,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [Self::Own, Self::Nginx, Self::Haproxy, Self::H2o];
+    pub(super) const ALL: [Self; 5] = [Self::Own, Self::Floor, Self::Nginx, Self::Haproxy, Self::H2o];
 
     pub(super) const fn id(self) -> &'static str {
         match self {
             Self::Own => "pilotlight",
+            Self::Floor => "floor",
             Self::Nginx => "nginx",
             Self::Haproxy => "haproxy",
             Self::H2o => "h2o",
@@ -50,6 +56,7 @@ impl Kind {
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::Own => "Pilotlight",
+            Self::Floor => "a bare epoll loop, with rustls",
             Self::Nginx => "nginx",
             Self::Haproxy => "HAProxy",
             Self::H2o => "H2O, a file (it has no cache)",
@@ -59,6 +66,7 @@ impl Kind {
     const fn template(self) -> &'static str {
         match self {
             Self::Own => OWN_CONFIGURATION,
+            Self::Floor => NO_CONFIGURATION,
             Self::Nginx => include_str!("../../peers/gateways/nginx-front.conf"),
             Self::Haproxy => include_str!("../../peers/gateways/haproxy-front.cfg"),
             Self::H2o => include_str!("../../peers/gateways/h2o-front.conf"),
@@ -71,7 +79,7 @@ impl Kind {
     /// It is not here.
     pub(super) fn find(self) -> Result<Software, Skipped> {
         let settings = template::settings(self.template());
-        if self == Self::Own {
+        if matches!(self, Self::Own | Self::Floor) {
             let version = env!("CARGO_PKG_VERSION").into();
             return Ok(Software { name: self.id().into(), version, settings });
         }
@@ -81,11 +89,17 @@ impl Kind {
         Ok(Software { name: self.id().into(), version, settings })
     }
 
-    fn command(self, dir: &Path, file: &Path) -> anyhow::Result<Vec<OsString>> {
+    fn command(self, dir: &Path, file: &Path, shared: &Path, at: Addresses) -> anyhow::Result<Vec<OsString>> {
         let file = OsString::from(file);
         let program = || processes::find_program(self.id()).map(OsString::from).context("it is not here any more");
         Ok(match self {
             Self::Own => vec![gateway_program()?.into(), "run".into(), "--config".into(), file],
+            Self::Floor => {
+                let [secure, plain] = [at.secure, at.plain].map(|address| address.to_string().into());
+                let [www, certificate, key] = ["www", CERTIFICATE, KEY].map(|name| shared.join(name).into());
+                let words = [SERVICE.into(), FRONT.into(), secure, plain, www, SCRIPT.into(), LARGE.into()];
+                std::iter::once(own_program()?.into()).chain(words).chain([certificate, key]).collect()
+            }
             Self::Nginx => vec![program()?, "-e".into(), dir.join("errors").into(), "-c".into(), file],
             Self::Haproxy => vec![program()?, "-db".into(), "-f".into(), file],
             Self::H2o => vec![program()?, "-c".into(), file],
@@ -93,6 +107,8 @@ impl Kind {
     }
 }
 
+/// The floor is told everything by its arguments.
+const NO_CONFIGURATION: &str = "";
 const OWN_CONFIGURATION: &str = r#"# TLS, a stored answer and files. docs/configuration.md
 listen = ["https://{{address}}", "{{plain}}"]
 workers = 1 # one core
@@ -155,7 +171,7 @@ impl Server {
             .with_context(|| format!("cannot write {}", file.display()))?;
         let program = Program {
             name: kind.id().into(),
-            command: kind.command(dir, &file)?,
+            command: kind.command(dir, &file, shared, addresses)?,
             dir: dir.to_owned(),
             output: dir.join("output"),
         };
@@ -209,8 +225,8 @@ fn values(
         ("files", files.to_string()),
         ("plain_port", plain.port().to_string()),
         ("origin", origin.to_string()),
-        ("certificate", text(&shared.join("certificate.pem"))?.to_owned()),
-        ("key", text(&shared.join("key.pem"))?.to_owned()),
+        ("certificate", text(&shared.join(CERTIFICATE))?.to_owned()),
+        ("key", text(&shared.join(KEY))?.to_owned()),
         ("both", text(&shared.join("both.pem"))?.to_owned()),
     ];
     if rustix::process::geteuid().is_root() {
@@ -244,8 +260,8 @@ pub(crate) fn write_certificate(dir: &Path) -> anyhow::Result<()> {
     let key = rcgen::KeyPair::generate().context("cannot make a key")?;
     let parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
     let (certificate, key) = (parameters.self_signed(&key)?.pem(), key.serialize_pem());
-    write_private(&dir.join("certificate.pem"), &certificate)?;
-    write_private(&dir.join("key.pem"), &key)?;
+    write_private(&dir.join(CERTIFICATE), &certificate)?;
+    write_private(&dir.join(KEY), &key)?;
     write_private(&dir.join("both.pem"), &format!("{certificate}{key}"))
 }
 

@@ -25,6 +25,8 @@ pub(crate) enum Layer {
     Http,
     /// The gateway, a service over the pipe, and Redis behind it.
     PipeRedis,
+    /// A loop that counts the ends of requests and asks Redis for the answers.
+    BareRedis,
     /// The gateway, from its tier in Redis.
     HitRedis,
     /// The gateway, from its memory, ten requests at once. This and what follows is counted by the gate alone.
@@ -40,8 +42,17 @@ pub(crate) enum Layer {
 }
 
 impl Layer {
-    pub(super) const ALL: [Self; 8] =
-        [Self::Bare, Self::Hyper, Self::Routing, Self::Hit, Self::Pipe, Self::Http, Self::PipeRedis, Self::HitRedis];
+    pub(super) const ALL: [Self; 9] = [
+        Self::Bare,
+        Self::Hyper,
+        Self::Routing,
+        Self::Hit,
+        Self::Pipe,
+        Self::Http,
+        Self::PipeRedis,
+        Self::BareRedis,
+        Self::HitRedis,
+    ];
 
     pub(super) fn id(self) -> &'static str {
         match self {
@@ -52,6 +63,7 @@ impl Layer {
             Self::Pipe => "pipe",
             Self::Http => "http",
             Self::PipeRedis => "pipe-redis",
+            Self::BareRedis => "bare-redis",
             Self::HitRedis => "hit-redis",
             Self::HitPipelined => "hit-pipelined",
             Self::HitTls => "hit-tls",
@@ -70,6 +82,7 @@ impl Layer {
             Self::Pipe => "the gateway, a Rust service over the pipe",
             Self::Http => "the gateway, the same service over HTTP on a Unix socket",
             Self::PipeRedis => "the gateway, a Rust service over the pipe that asks Redis",
+            Self::BareRedis => "a bare epoll loop that asks Redis",
             Self::HitRedis => "the gateway, from Redis",
             Self::HitPipelined => "the gateway, from memory, ten requests at once",
             Self::HitTls => "the gateway, from memory, over TLS",
@@ -80,7 +93,12 @@ impl Layer {
     }
 
     pub(super) fn role(self) -> Role {
-        if self == Self::Bare || self == Self::Hyper { Role::Floor } else { Role::Subject }
+        if self.is_floor() { Role::Floor } else { Role::Subject }
+    }
+
+    /// Whether no gateway takes part.
+    pub(super) fn is_floor(self) -> bool {
+        matches!(self, Self::Bare | Self::Hyper | Self::BareRedis)
     }
 
     /// What has to be answered; the gateway's own 404 is worded otherwise.
@@ -89,7 +107,7 @@ impl Layer {
     }
 
     pub(super) fn has_redis(self) -> bool {
-        matches!(self, Self::PipeRedis | Self::HitRedis)
+        matches!(self, Self::PipeRedis | Self::BareRedis | Self::HitRedis)
     }
 
     /// Whether a service may not be asked, once everything is stored.
@@ -175,6 +193,9 @@ impl Layer {
         let mut software = vec![match self {
             Self::Bare => own(&["its hidden service `bare`: epoll, one thread"]),
             Self::Hyper => own(&["its hidden service `http-tcp`: hyper, tokio, one thread"]),
+            Self::BareRedis => {
+                own(&["its hidden service `bare-redis`: epoll, one thread; the requests of a turn are one batch"])
+            }
             Self::HitRedis => {
                 own(&["workers = 1", "cache.memory = \"1MiB\", 20,000 targets in turn: not one in twenty is there"])
             }

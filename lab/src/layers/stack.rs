@@ -106,6 +106,11 @@ impl Stack {
         match layer {
             Layer::Bare => command.extend(service(&["bare"])),
             Layer::Hyper => command.extend(service(&["http-tcp"])),
+            Layer::BareRedis => {
+                let address =
+                    url.as_deref().and_then(|url| url.strip_prefix("redis://")).context("Redis was started")?;
+                command.extend(service(&["bare-redis", address]));
+            }
             _ => {
                 let mut behind = if layer.has_service() { before("service") } else { Vec::new() };
                 behind.extend(match (layer, url.as_deref()) {
@@ -206,7 +211,7 @@ impl Stack {
             let is_service = |process: &&usage::Process| (process.pid != pid && process.parent != pid) == service;
             tree.iter().filter(is_service).map(|process| process.pid).collect::<Vec<_>>()
         };
-        let front = if matches!(self.layer, Layer::Bare | Layer::Hyper) { "server" } else { "gateway" };
+        let front = if self.layer.is_floor() { "server" } else { "gateway" };
         let redis = self.redis.as_ref().map(Redis::pids).unwrap_or_default();
         let all = [(front, pids(false)), ("service", pids(true)), ("redis", redis)];
         all.into_iter().filter(|(_, pids)| !pids.is_empty()).collect()
