@@ -6,6 +6,7 @@ mod resume;
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -36,6 +37,8 @@ pub use common::Common;
 use measure::{measure, plans};
 
 const JSON_FILE: &str = "report.json";
+/// What a file is made with, before the user's mask.
+const READ_AND_WRITE: u32 = 0o666;
 const DEFAULT_OUT: &str = "lab-results";
 const DEFAULT_SEED: u64 = 1;
 
@@ -391,7 +394,6 @@ fn print(text: &str) -> anyhow::Result<()> {
 
 /// A folder of this run that goes with it. Peers whose workers are another user's have to reach into it.
 fn scratch() -> anyhow::Result<tempfile::TempDir> {
-    use std::os::unix::fs::PermissionsExt as _;
     tempfile::Builder::new()
         .prefix("pilotlight-lab-")
         .permissions(fs::Permissions::from_mode(0o755))
@@ -406,11 +408,13 @@ fn find_peers() -> Option<PathBuf> {
     places.into_iter().flatten().find_map(|place| above(&place))
 }
 
-/// Written whole or not at all: whoever reads it meanwhile has the one before.
+/// Written whole or not at all: whoever reads it meanwhile has the one before. Its permissions are those of any file
+/// that is made.
 fn write(file: &Path, content: &str) -> anyhow::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut new =
-        tempfile::NamedTempFile::new_in(folder).with_context(|| format!("cannot write in {}", folder.display()))?;
+    let permissions = fs::Permissions::from_mode(READ_AND_WRITE);
+    let new = tempfile::Builder::new().permissions(permissions).tempfile_in(folder);
+    let mut new = new.with_context(|| format!("cannot write in {}", folder.display()))?;
     new.write_all(content.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     new.persist(file).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(())

@@ -3,12 +3,16 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
+from certificates import Authority
 from harness import BINARY, ROOT, Gateway, TestCase, config, route, service, setUpModule
+from ports import free_port
 from test_operate import Unix
 
 __all__ = ["setUpModule"]
@@ -70,6 +74,43 @@ class Front(Folders):
         for variant in group["variants"]:
             self.assertIsNone(variant["failed"])
             self.assertGreater(variant["requests"], 0)
+
+
+class Floor(Folders):
+    """The floor of `front` gives out what the others do: a small answer, a small file and a large one."""
+
+    LARGE = 5_000_000
+
+    def test_it_has_three_answers_with_and_without_tls(self):
+        (self.folder / "app.js.gz").write_text("z" * 10_000)
+        (self.folder / "large.bin").write_bytes(os.urandom(self.LARGE))
+        certificate, key = Authority(self.folder).issue("127.0.0.1")
+        secure, plain = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        words = [BINARY.with_name("pilotlight-lab"), "lab-service", "bare-front", secure, plain, self.folder, "/app.js", "/large.bin", certificate, key]
+        process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL)
+        self.addCleanup(lambda: (process.kill(), process.wait()))
+        self.until_it_listens(plain)
+        small = json.loads(self.get("--http1.1", f"http://{plain}/users/42"))
+        self.assertEqual(small["id"], 42)
+        for version in ("--http1.1", "--http2"):
+            self.assertEqual(json.loads(self.get(version, f"https://{secure}/users/42")), small)
+        self.assertEqual(self.get("--http1.1", f"http://{plain}/app.js"), b"z" * 10_000)
+        for url in (f"http://{plain}/large.bin", f"https://{secure}/large.bin"):
+            self.assertEqual(self.get("--http1.1", url), (self.folder / "large.bin").read_bytes())
+        self.assertIsNone(process.poll())
+
+    def until_it_listens(self, address):
+        host, port = address.split(":")
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return socket.create_connection((host, int(port)), timeout=5).close()
+            except ConnectionRefusedError:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+
+    def get(self, *words):
+        return subprocess.run(["curl", "--silent", "--show-error", "--fail", "--insecure", "--max-time", "60", *words], check=True, capture_output=True).stdout
 
 
 class Flames(Folders):

@@ -66,6 +66,13 @@ class Report(Lab):
             self.assertLessEqual(comparison["value"]["low"], comparison["value"]["high"])
             self.assertEqual(comparison["reason"] is None, comparison["verdict"] in ("less", "more"))
         self.assertIn("equals work: round 8 of 8", done.stderr)
+        permissions = [file.stat().st_mode & 0o777 for file in (self.folder / "lab-results").glob("report.*")]
+        self.assertEqual(permissions, [0o666 & ~self.mask()] * 3)
+
+    def mask(self):
+        mask = os.umask(0o22)
+        os.umask(mask)
+        return mask
 
     def check_variant(self, variant):
         self.assertIsNone(variant["failed"])
