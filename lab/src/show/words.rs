@@ -263,12 +263,15 @@ pub(crate) fn warnings(report: &Report) -> Vec<String> {
     warnings
 }
 
-/// What was found in an experiment: its findings, else the first answer of each group.
+/// What was found in an experiment: its findings, else the first answer of each group, named if there are several.
 pub(crate) fn findings(results: &Results) -> Vec<String> {
     if !results.findings.is_empty() {
         return results.findings.clone();
     }
-    let first = |group: &GroupResults| group.comparisons.first().map(answer);
+    let first = |group: &GroupResults| {
+        let answer = answer(group.comparisons.first()?);
+        Some(if results.groups.len() == 1 { answer } else { format!("{}: {answer}", group.title) })
+    };
     results.groups.iter().filter_map(first).collect()
 }
 
