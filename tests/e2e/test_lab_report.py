@@ -165,12 +165,12 @@ class Report(Lab):
     def test_ctrl_c_keeps_what_is_complete_and_leaves_nothing_running(self):
         with open(self.folder / "output", "wb") as output:
             lab = subprocess.Popen(
-                [BINARY, "lab", "equals", "--rounds", "1000", "--secs", "0.05", "--noisy-anyway"],
+                [BINARY, "lab", "layers", "--quick", "--groups", "many", "--rounds", "1000", "--secs", "0.05", "--noisy-anyway"],
                 env=self.environment, stdout=output, stderr=output, cwd=self.folder,
             )
         self.addCleanup(lab.wait)
         self.addCleanup(lab.kill)
-        self.assert_eventually(lambda: "round 4 of 1000" in (self.folder / "output").read_text(), "the run did not begin", 60)
+        self.assert_eventually(lambda: "round 4 of 1000" in (self.folder / "output").read_text(), "the run did not begin", 240)
         started = descendants(lab.pid)
         self.assertGreaterEqual(len(started), 4)
         lab.send_signal(signal.SIGINT)
