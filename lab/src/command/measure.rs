@@ -20,8 +20,9 @@ const ROUNDS_OF_ALL: u32 = MIN_ROUNDS as u32;
 const DURATION_OF_ALL: Duration = Duration::from_millis(250);
 const LONGEST_SHORTENED: Duration = Duration::from_secs(1);
 /// What `lab all` leaves out: of which experiment, which group of it, and why.
-const LEFT_OUT: [(&str, &str, &str); 21] = [
+const LEFT_OUT: [(&str, &str, &str); 23] = [
     ("layers", "instructions", "callgrind takes ten minutes for it"),
+    ("layers", "generator", "the load beside another generator is no figure"),
     ("gateway", "chunks-upload-http", CHUNKS),
     ("gateway", "chunks-upload-pipe", CHUNKS),
     ("gateway", "chunks-download-http", CHUNKS),
@@ -31,6 +32,7 @@ const LEFT_OUT: [(&str, &str, &str); 21] = [
     ("gateway", "bounds", "what bounds cost takes a minute"),
     ("gateway", "websocket", "WebSockets take a minute"),
     ("front", "file-large", "large files over TLS show what files cost; these take half a minute"),
+    ("cache", "large", "large files over TLS show what long answers cost; these take a minute"),
     ("cache", "proxy-one-python", ONE_CONNECTION),
     ("cache", "proxy-one-node", ONE_CONNECTION),
     ("instructions", EVERY_GROUP, "it takes two minutes, and any machine counts the same at any time"),
