@@ -408,8 +408,7 @@ fn find_peers() -> Option<PathBuf> {
     places.into_iter().flatten().find_map(|place| above(&place))
 }
 
-/// Written whole or not at all: whoever reads it meanwhile has the one before. Its permissions are those of any file
-/// that is made.
+/// Written whole or not at all: whoever reads it meanwhile has the one before. The user's mask decides who may read it.
 fn write(file: &Path, content: &str) -> anyhow::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let permissions = fs::Permissions::from_mode(READ_AND_WRITE);

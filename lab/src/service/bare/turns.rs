@@ -23,7 +23,7 @@ pub(super) trait Connection {
 pub(super) type Connections<C> = [Option<(TcpStream, C)>];
 
 /// Takes connections, and gives each its turn when its socket is ready; `after` all turns that were due is called with
-/// all connections. `accepted` is told by which listener one came.
+/// all connections. `accepted` gets the number of its listener.
 ///
 /// # Errors
 /// The system refuses a socket, or one of the two fails.
