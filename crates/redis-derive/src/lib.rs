@@ -23,6 +23,9 @@
 //!
 //! A field that is an `Option` is `None` where it is missing or null, and not sent while it is `None`. Any other field
 //! that is missing is an error that names it. Names that no field has are passed over.
+//!
+//! The examples stand where `pilotlight_redis` exports the macros. A macro is compiled for the machine that compiles, so
+//! an example here would compile the whole client a second time for it.
 
 mod attributes;
 mod from_reply;
@@ -32,100 +35,15 @@ mod to_args;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Reads the type from a reply. See the crate.
-///
-/// ```
-/// use pilotlight_redis::{FromReply, Value};
-///
-/// #[derive(FromReply, Debug, PartialEq)]
-/// #[redis(rename_all = "kebab-case")]
-/// struct User {
-///     full_name: String,
-///     age: Option<u8>,
-///     #[redis(default)]
-///     visits: u64,
-///     #[redis(rename = "state")]
-///     status: Status,
-/// }
-///
-/// #[derive(FromReply, Debug, PartialEq)]
-/// #[redis(rename_all = "lowercase")]
-/// enum Status {
-///     Active,
-///     Gone,
-/// }
-///
-/// // As HGETALL answers in RESP2.
-/// let words = ["state", "active", "full-name", "Ada", "unknown", "x"];
-/// let reply = Value::Array(words.iter().map(|word| Value::Bulk((*word).into())).collect());
-/// let user = User::from_reply(reply).unwrap();
-/// assert_eq!(user, User { full_name: "Ada".into(), age: None, visits: 0, status: Status::Active });
-/// ```
-///
-/// What cannot be read is refused where it is written:
-///
-/// ```compile_fail
-/// #[derive(pilotlight_redis::FromReply)]
-/// enum Shape {
-///     Circle(f64), // variants have no data
-/// }
-/// ```
-/// ```compile_fail
-/// #[derive(pilotlight_redis::FromReply)]
-/// struct User {
-///     #[redis(renamed = "x")] // no such attribute
-///     name: String,
-/// }
-/// ```
-/// ```compile_fail
-/// #[derive(pilotlight_redis::FromReply)]
-/// struct User {
-///     socket: std::net::TcpStream, // no reply can be read as this
-/// }
-/// ```
+/// Implements `pilotlight_redis::FromReply`: reads the type from a reply.
 #[proc_macro_derive(FromReply, attributes(redis))]
 pub fn from_reply(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     from_reply::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Sends the type as arguments: references to it are `Pairs` or `Args`, a single value is an `Arg` as well. See the
-/// crate.
-///
-/// ```
-/// use pilotlight_redis::{Command, ToArgs};
-///
-/// #[derive(ToArgs)]
-/// struct User {
-///     name: String,
-///     age: Option<u8>,
-///     #[redis(skip)]
-///     is_new: bool,
-///     #[redis(flatten)]
-///     address: Address,
-/// }
-///
-/// #[derive(ToArgs)]
-/// struct Address {
-///     #[redis(rename = "zip-code")]
-///     zip: Zip,
-/// }
-///
-/// #[derive(ToArgs)]
-/// struct Zip(u32);
-///
-/// let user = User { name: "Ada".into(), age: None, is_new: true, address: Address { zip: Zip(90133) } };
-/// let command = Command::raw("HSET").arg("user:1").pairs(&user);
-/// let words: Vec<_> = command.arguments().iter().map(|arg| String::from_utf8_lossy(&arg.to_bytes()).into_owned()).collect();
-/// assert_eq!(words, ["user:1", "name", "Ada", "zip-code", "90133"]);
-/// ```
-///
-/// ```compile_fail
-/// #[derive(pilotlight_redis::ToArgs)]
-/// struct User {
-///     socket: std::net::TcpStream, // nothing that can be sent
-/// }
-/// ```
+/// Implements `pilotlight_redis::ToArgs`: sends the type as arguments. References to it are `Pairs` or `Args`; a single
+/// value is also an `Arg`.
 #[proc_macro_derive(ToArgs, attributes(redis))]
 pub fn to_args(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

@@ -61,8 +61,97 @@ pub use commands::Commands;
 pub use config::Config;
 pub use error::{Aborted, Advice, Error, ErrorKind, Misuse, PartialFailure, Ran, Reason, ReplyError, ServerError};
 pub use net::{AuthError, ConnectError, ConnectErrorKind, ConnectStage, TlsError};
+/// Examples of the derived `FromReply`.
+///
+/// ```
+/// use pilotlight_redis::{FromReply, Value};
+///
+/// #[derive(FromReply, Debug, PartialEq)]
+/// #[redis(rename_all = "kebab-case")]
+/// struct User {
+///     full_name: String,
+///     age: Option<u8>,
+///     #[redis(default)]
+///     visits: u64,
+///     #[redis(rename = "state")]
+///     status: Status,
+/// }
+///
+/// #[derive(FromReply, Debug, PartialEq)]
+/// #[redis(rename_all = "lowercase")]
+/// enum Status {
+///     Active,
+///     Gone,
+/// }
+///
+/// // As HGETALL answers in RESP2.
+/// let words = ["state", "active", "full-name", "Ada", "unknown", "x"];
+/// let reply = Value::Array(words.iter().map(|word| Value::Bulk((*word).into())).collect());
+/// let user = User::from_reply(reply).unwrap();
+/// assert_eq!(user, User { full_name: "Ada".into(), age: None, visits: 0, status: Status::Active });
+/// ```
+///
+/// A type that cannot be read is refused where the derive is written:
+///
+/// ```compile_fail
+/// #[derive(pilotlight_redis::FromReply)]
+/// enum Shape {
+///     Circle(f64), // variants have no data
+/// }
+/// ```
+/// ```compile_fail
+/// #[derive(pilotlight_redis::FromReply)]
+/// struct User {
+///     #[redis(renamed = "x")] // no such attribute
+///     name: String,
+/// }
+/// ```
+/// ```compile_fail
+/// #[derive(pilotlight_redis::FromReply)]
+/// struct User {
+///     socket: std::net::TcpStream, // no reply can be read as this
+/// }
+/// ```
 #[cfg(feature = "derive")]
-pub use pilotlight_redis_derive::{FromReply, ToArgs};
+pub use pilotlight_redis_derive::FromReply;
+/// Examples of the derived `ToArgs`.
+///
+/// ```
+/// use pilotlight_redis::{Command, ToArgs};
+///
+/// #[derive(ToArgs)]
+/// struct User {
+///     name: String,
+///     age: Option<u8>,
+///     #[redis(skip)]
+///     is_new: bool,
+///     #[redis(flatten)]
+///     address: Address,
+/// }
+///
+/// #[derive(ToArgs)]
+/// struct Address {
+///     #[redis(rename = "zip-code")]
+///     zip: Zip,
+/// }
+///
+/// #[derive(ToArgs)]
+/// struct Zip(u32);
+///
+/// let user = User { name: "Ada".into(), age: None, is_new: true, address: Address { zip: Zip(90133) } };
+/// let command = Command::raw("HSET").arg("user:1").pairs(&user);
+/// let words: Vec<_> = command.arguments().iter().map(|arg| String::from_utf8_lossy(&arg.to_bytes()).into_owned()).collect();
+/// assert_eq!(words, ["user:1", "name", "Ada", "zip-code", "90133"]);
+/// ```
+///
+/// ```compile_fail
+/// #[derive(pilotlight_redis::ToArgs)]
+/// struct User {
+///     socket: std::net::TcpStream, // nothing that can be sent
+/// }
+/// ```
+#[cfg(feature = "derive")]
+pub use pilotlight_redis_derive::ToArgs;
 pub use proto::slot::{SLOTS, Slot};
 pub use proto::slot_set::{SlotSet, SlotSetError};
 pub use proto::topology::Role;
