@@ -217,3 +217,6 @@ impl Scanner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

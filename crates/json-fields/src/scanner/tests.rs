@@ -1,8 +1,9 @@
 //! The scanner beside `serde_json`, on random documents in random pieces.
 
-use pilotlight_json_fields::{Found, Invalid, MAX_VALUE, Progress, Scanner};
 use proptest::prelude::*;
 use serde_json::Value;
+
+use crate::{Found, Invalid, MAX_VALUE, Progress, Scanner};
 
 /// What a scanner finds of `model` and `stream` in a document that comes in pieces of so many bytes.
 fn scanned(document: &[u8], pieces: &[usize]) -> (Result<Progress, Invalid>, Option<Found>, Option<Found>) {

@@ -1,17 +1,13 @@
 //! Replays the corpus of the fuzz target `release_archive`, and what a few bytes make of it.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its corpus has failed")]
-
 use proptest::prelude::*;
 
-#[path = "../../../fuzz/checks/release_archive.rs"]
-mod release_archive;
-#[path = "../../../fuzz/replay.rs"]
-mod replay;
+use crate::checks::release_archive;
+use crate::corpus;
 
 #[test]
 fn replayed() {
-    replay::replay("release_archive", release_archive::check);
+    corpus::replay("release_archive", release_archive::check);
 }
 
 /// Sets the checksum of the header in a block right, as an attacker would (POSIX.1-2017, pax, ustar).
@@ -24,13 +20,13 @@ fn checked(bytes: &mut [u8], block: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(replay::cases().min(1_000_000) / 4))]
+    #![proptest_config(ProptestConfig::with_cases(corpus::cases().min(1_000_000) / 4))]
     #[test]
     fn mutated(
         which in any::<prop::sample::Index>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(b'.'), Just(b'/'), Just(b'5'), Just(0), any::<u8>()]), 1..6),
     ) {
-        let corpus = replay::corpus("release_archive");
+        let corpus = corpus::inputs("release_archive");
         let mut bytes = which.get(&corpus).clone();
         for (at, byte) in changes {
             let at = at.index(bytes.len());

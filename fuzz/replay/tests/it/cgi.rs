@@ -1,20 +1,15 @@
 //! Replays the corpus of the fuzz target `cgi`, and connections made at random.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its corpus has failed")]
-
 use bytes::BytesMut;
 use pilotlight_cgi::{KeepConnection, Protocol, Variables};
 use proptest::prelude::*;
 
-#[path = "../../../fuzz/checks/cgi.rs"]
-mod cgi;
-#[path = "../../../fuzz/replay.rs"]
-#[expect(dead_code, reason = "the corpus is not mutated here")]
-mod replay;
+use crate::checks::cgi;
+use crate::corpus;
 
 #[test]
 fn replayed() {
-    replay::replay("cgi", cgi::check);
+    corpus::replay("cgi", cgi::check);
 }
 
 /// A record that may be right.
@@ -97,7 +92,7 @@ fn read_fastcgi(mut bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(replay::cases()))]
+    #![proptest_config(ProptestConfig::with_cases(corpus::cases()))]
 
     #[test]
     fn any_chunking_is_the_whole(records in proptest::collection::vec(record(), 0..12), cut in any::<usize>()) {

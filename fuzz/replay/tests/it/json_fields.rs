@@ -2,19 +2,16 @@
 
 use proptest::prelude::*;
 
-#[path = "../../../fuzz/checks/json_fields.rs"]
-mod json_fields;
-#[path = "../../../fuzz/replay.rs"]
-#[expect(dead_code, reason = "the corpus is not mutated by its own means here")]
-mod replay;
+use crate::checks::json_fields;
+use crate::corpus;
 
 #[test]
 fn replayed() {
-    replay::replay("json_fields", json_fields::check);
+    corpus::replay("json_fields", json_fields::check);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(replay::cases()))]
+    #![proptest_config(ProptestConfig::with_cases(corpus::cases()))]
 
     #[test]
     fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..100)) {

@@ -2,18 +2,16 @@
 
 use proptest::prelude::*;
 
-#[path = "../../../fuzz/checks/jwt.rs"]
-mod jwt;
-#[path = "../../../fuzz/replay.rs"]
-mod replay;
+use crate::checks::jwt;
+use crate::corpus;
 
 #[test]
 fn replayed() {
-    replay::replay("jwt", jwt::check);
+    corpus::replay("jwt", jwt::check);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(replay::cases()))]
+    #![proptest_config(ProptestConfig::with_cases(corpus::cases()))]
 
     /// Two inputs of the same kind spliced, and a few bytes changed, as a fuzzer would do.
     #[test]
@@ -22,7 +20,7 @@ proptest! {
         (cut, from) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
     ) {
-        let corpus = replay::corpus("jwt");
+        let corpus = corpus::inputs("jwt");
         let first = first.get(&corpus);
         let same: Vec<_> = corpus.iter().filter(|input| input[0] == first[0]).collect();
         let second = second.get(&same);

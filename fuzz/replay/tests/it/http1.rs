@@ -1,29 +1,23 @@
 //! Replays the corpora of the fuzz targets `http1` and `http1_hyper`: what a fuzzer has found once is tested for ever.
 
-#![expect(clippy::expect_used, reason = "a test that cannot read its corpus has failed")]
-
 use proptest::prelude::*;
 
-#[path = "../../../fuzz/checks/http1.rs"]
-mod http1;
-#[path = "../../../fuzz/checks/http1_hyper.rs"]
-mod http1_hyper;
-#[path = "../../../fuzz/replay.rs"]
-mod replay;
+use crate::checks::{http1, http1_hyper};
+use crate::corpus;
 
 /// Both targets take the same inputs, so each gets what was found with the other.
 const TARGETS: [&str; 2] = ["http1", "http1_hyper"];
 
 #[test]
 fn replayed() {
-    TARGETS.iter().for_each(|target| replay::replay(target, check));
+    TARGETS.iter().for_each(|target| corpus::replay(target, check));
 }
 
 /// What stands between parts of messages, and what belongs nowhere.
 const ODD: &[u8] = b"\r\n :;,\t\0a0\x80/?#%@[]|\"\\<>*=-+.9\x7f\xc3";
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(replay::cases()))]
+    #![proptest_config(ProptestConfig::with_cases(corpus::cases()))]
 
     /// Two inputs spliced, and a few bytes changed, as a fuzzer would do.
     #[test]
@@ -33,7 +27,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(ODD)), 0..4),
         mode in any::<u8>(),
     ) {
-        let corpus = TARGETS.map(replay::corpus).concat();
+        let corpus = TARGETS.map(corpus::inputs).concat();
         let (first, second) = (first.get(&corpus), second.get(&corpus));
         // Without their first bytes, which are modes.
         let (first, second) = (&first[1..], &second[1..]);

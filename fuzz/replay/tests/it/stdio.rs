@@ -2,19 +2,16 @@
 
 use proptest::prelude::*;
 
-#[path = "../../../fuzz/replay.rs"]
-#[expect(dead_code, reason = "the corpus is not mutated by its own means here")]
-mod replay;
-#[path = "../../../fuzz/checks/stdio_lines.rs"]
-mod stdio_lines;
+use crate::checks::stdio_lines;
+use crate::corpus;
 
 #[test]
 fn replayed() {
-    replay::replay("stdio_lines", stdio_lines::check);
+    corpus::replay("stdio_lines", stdio_lines::check);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(replay::cases()))]
+    #![proptest_config(ProptestConfig::with_cases(corpus::cases()))]
 
     #[test]
     fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..100)) {

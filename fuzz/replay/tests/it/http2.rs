@@ -2,18 +2,16 @@
 
 use proptest::prelude::*;
 
-#[path = "../../../fuzz/checks/http2.rs"]
-mod http2;
-#[path = "../../../fuzz/replay.rs"]
-mod replay;
+use crate::checks::http2;
+use crate::corpus;
 
 #[test]
 fn replayed() {
-    replay::replay("http2", http2::check);
+    corpus::replay("http2", http2::check);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(replay::cases()))]
+    #![proptest_config(ProptestConfig::with_cases(corpus::cases()))]
 
     /// Two inputs spliced, and a few bytes changed, as a fuzzer would do.
     #[test]
@@ -23,7 +21,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         step in any::<u8>(),
     ) {
-        let corpus = replay::corpus("http2");
+        let corpus = corpus::inputs("http2");
         let (first, second) = (first.get(&corpus), second.get(&corpus));
         let mut input = [&first[..cut.index(first.len())], &second[1..]].concat();
         input.insert(0, step);

@@ -1,21 +1,16 @@
 //! Replays the corpus of the fuzz target `proxy_protocol`, and headers made at random.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its corpus has failed")]
-
 use std::net::SocketAddr;
 
 use pilotlight_proxy_protocol::{Announced, Progress, parse};
 use proptest::prelude::*;
 
-#[path = "../../../fuzz/checks/proxy_protocol.rs"]
-mod proxy_protocol;
-#[path = "../../../fuzz/replay.rs"]
-#[expect(dead_code, reason = "the corpus is not mutated here")]
-mod replay;
+use crate::checks::proxy_protocol;
+use crate::corpus;
 
 #[test]
 fn replayed() {
-    replay::replay("proxy_protocol", proxy_protocol::check);
+    corpus::replay("proxy_protocol", proxy_protocol::check);
 }
 
 #[derive(Debug, Clone, Copy)]

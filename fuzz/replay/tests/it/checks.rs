@@ -1,0 +1,34 @@
+//! Checks of the fuzz targets, compiled here as modules: `fuzz/checks`.
+
+#[path = "../../../checks/cache_control.rs"]
+pub(super) mod cache_control;
+#[path = "../../../checks/cache_key.rs"]
+pub(super) mod cache_key;
+#[path = "../../../checks/cache_record.rs"]
+pub(super) mod cache_record;
+#[path = "../../../checks/cgi.rs"]
+pub(super) mod cgi;
+#[path = "../../../checks/config.rs"]
+pub(super) mod config;
+#[path = "../../../checks/frames.rs"]
+pub(super) mod frames;
+#[path = "../../../checks/http1.rs"]
+pub(super) mod http1;
+#[path = "../../../checks/http1_hyper.rs"]
+pub(super) mod http1_hyper;
+#[path = "../../../checks/http2.rs"]
+pub(super) mod http2;
+#[path = "../../../checks/json_fields.rs"]
+pub(super) mod json_fields;
+#[path = "../../../checks/jwt.rs"]
+pub(super) mod jwt;
+#[path = "../../../checks/lambda.rs"]
+pub(super) mod lambda;
+#[path = "../../../checks/proxy_protocol.rs"]
+pub(super) mod proxy_protocol;
+#[path = "../../../checks/release_archive.rs"]
+pub(super) mod release_archive;
+#[path = "../../../checks/resp_decode.rs"]
+pub(super) mod resp_decode;
+#[path = "../../../checks/stdio_lines.rs"]
+pub(super) mod stdio_lines;
