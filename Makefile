@@ -100,7 +100,7 @@ fmt: ## format the Rust code, and reflow comments and prose
 
 generate: ## write anew what is made of descriptions: commands of crates/redis, the JSON Schema of the configuration, docs/commands.md
 	@crates/redis/codegen/generate.py
-	@UPDATE_EXPECTED=1 cargo test --quiet -p pilotlight --test config json_schema
+	@UPDATE_EXPECTED=1 cargo test --quiet -p pilotlight --test it json_schema
 	@cargo build --quiet -p pilotlight
 	@site/commands.py
 

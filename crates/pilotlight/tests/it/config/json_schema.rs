@@ -1,7 +1,7 @@
 //! The JSON Schema of the file, for editors: made from what `check` goes by (`schema`, `structure`), with what
 //! `docs/configuration.md` says of each key.
 //!
-//! `UPDATE_EXPECTED=1 cargo test -p pilotlight --test config json_schema`, or `make generate`, writes it anew. That it
+//! `UPDATE_EXPECTED=1 cargo test -p pilotlight --test it json_schema`, or `make generate`, writes it anew. That it
 //! and `check` agree is tested on mutated files in `tests/e2e/test_schema.py`.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use pilotlight_cli::config::schema::{Key, Part};
 use pilotlight_cli::config::structure::{Bounds, Needs, bounds, needs, section_of};
 use serde_json::{Map, Value, json};
 
-use crate::docs::{chapter, reference};
+use super::docs::{chapter, reference};
 
 const TIME: &str = "^(?=.)([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 const SIZE: &str = "^[0-9]+ ?([KkMmGgTt][Ii]?)?[Bb]$";

@@ -1,8 +1,6 @@
 //! What `pilotlight completions` and `pilotlight man` give: whole, and accepted by the shells and the formatter that
 //! are installed.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

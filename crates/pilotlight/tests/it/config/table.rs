@@ -7,7 +7,7 @@
 //! the report, or `valid`
 //! ```
 //!
-//! After a deliberate change of a message, `UPDATE_EXPECTED=1 cargo test -p pilotlight --test config` writes the
+//! After a deliberate change of a message, `UPDATE_EXPECTED=1 cargo test -p pilotlight --test it` writes the
 //! reports anew; read the difference before you commit it.
 
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ struct Case {
 
 #[test]
 fn every_file_gives_its_report() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/cases");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/config/cases");
     let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let update = std::env::var_os("UPDATE_EXPECTED").is_some();

@@ -1,0 +1,11 @@
+//! What the crates below the binary cannot test alone: configuration files, generated documents and `import`, with the
+//! program that users run.
+//!
+//! `cfg(test)` always holds here; clippy takes it as leave to unwrap in the helpers of tests.
+
+#[cfg(test)]
+mod config;
+#[cfg(test)]
+mod generated;
+#[cfg(test)]
+mod import;
