@@ -18,4 +18,3 @@ ln -sf "../node_modules/@deno/$deno/deno" bin/deno
 ln -sf "../node_modules/@oven/$bun/bin/bun" bin/bun
 bin/deno --version >/dev/null
 bin/bun --version >/dev/null
-touch installed

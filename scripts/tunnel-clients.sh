@@ -19,4 +19,3 @@ fi
 cd "$folder/node"
 [ -f package.json ] || echo '{"private":true}' >package.json
 "$retry" npm install --no-audit --no-fund ioredis@5.9.2
-touch "$folder/installed"

@@ -11,6 +11,10 @@ use crate::connection::UsageError;
 pub(super) struct InsteadArgs {
     #[arg(short = 's', value_name = "PATH", hide = true)]
     pub(super) socket_path: Option<PathBuf>,
+    #[arg(short = '4', hide = true)]
+    ipv4: bool,
+    #[arg(short = '6', hide = true)]
+    ipv6: bool,
     #[arg(long, hide = true)]
     ldb: bool,
     #[arg(long, hide = true)]
@@ -52,6 +56,8 @@ impl InsteadArgs {
     /// One of them is there: what to use instead.
     pub(super) fn check(&self) -> Result<(), UsageError> {
         let answers = [
+            (self.ipv4, "-4: every address of the host is tried; to have one family only, use --host with an address"),
+            (self.ipv6, "-6: every address of the host is tried; to have one family only, use --host with an address"),
             (
                 self.ldb,
                 "--ldb: a debugger stops the whole server; run the script at a server of your own, with redis.log",

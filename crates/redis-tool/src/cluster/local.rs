@@ -194,7 +194,8 @@ impl Started {
         }
         let deadline = Instant::now() + arguments.timeout;
         for server in &mut self.state.servers {
-            while !server.identify() {
+            // Since Redis 7.2 a server writes its process id before it listens.
+            while !server.identify() || !accepts(server.port).await {
                 if Instant::now() >= deadline || process::has_given_up(&server.dir) {
                     bail!(
                         "the server of port {} has not started; the end of its log:\n{}",
@@ -229,7 +230,11 @@ impl Drop for Started {
     }
 }
 
-/// A file, because arguments are seen by everybody.
+async fn accepts(port: u16) -> bool {
+    tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok()
+}
+
+/// Writes a file, because every user can see the arguments of a process.
 fn write_configuration(dir: &Path, port: u16, arguments: &StartArgs) -> anyhow::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
