@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
-"""Runs every suite, two at a time, and says at the end what failed and how long what took.
+"""Installs what the suites need, builds, runs the suites two at a time, and says what failed and how long each step took.
 
-Run through `make test` and `make test-all`, which install what is needed.
+    test.py                    the ring `test`: each change, minutes, no system package is installed
+    test.py --ring all         what a change can break; CI runs it
+    test.py --ring release     what takes hours or measures: before a release
+    test.py --only WORD        the suites whose name contains this; may be given several times
+    test.py --lint             the steps of `make lint` as well
+    test.py --base COMMIT      with --ring all: suites of the ring `release` whose files have changed since
+    test.py --no-setup         nothing is installed
+    test.py --list             the names of the suites
+    test.py --note-slow        writes tests/slow.txt again, from the times of the last run of the ring `all`
 
-    test.py                 the short form: without what takes longest (tests/slow.txt), and with fewer kills and bytes
-    test.py --long          the long form: everything; what CI runs
-    test.py --only WORD     the suites whose name contains this; may be given several times
-    test.py --list          their names
-    test.py --note-slow     writes tests/slow.txt anew, from the times of the last run of the long form
-
-A suite's output stays in target/test-results; its last lines are printed when it ends. What failed, and why, is at the
-very end. CI fails on a test that skips because something is missing here: see tests/skips.py.
+docs/internals/testing.md says what is in which ring. The output of a suite stays in target/test-results; its last lines are
+printed when it ends. Failures, with their reasons, come last. No test runs twice. CI fails on a test that skips because
+a program is missing: see tests/skips.py.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -23,70 +27,27 @@ import textwrap
 import threading
 import time
 import xml.etree.ElementTree as xml
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import slow_tests
+import suites
+from suites import RESULTS, ROOT, Suite, slug
 
-ROOT = Path(__file__).resolve().parents[1]
-PYTHON = str(ROOT / "target" / "venv" / "bin" / "python")
-GATEWAY = str(ROOT / "target" / "debug" / "pilotlight")
-RESULTS = ROOT / "target" / "test-results"
-HASKELL = ROOT / "target" / "haskell"
-# What sdk/node runs on, and what a fetch handler cannot express: trailers, two fields of one name.
-NODES = {"node": "node", "deno": f"{ROOT}/target/js/bin/deno run -A", "bun": f"{ROOT}/target/js/bin/bun"}
-NOT_BY_FETCH = ("answer-trailers", "shared-echo", "trailers", "echo")
 LANES = 2
-# What the suites run.
-BUILDS = (
-    ["cargo", "build", "--workspace", "--all-targets"],
-    ["sdk/python/native/build.sh"],
-    ["sdk/go/build.sh"],
-    ["sdk/c/build.sh"],
-    ["sdk/java/build.sh", "target/java"],
-    ["sdk/dotnet/build-mono.sh", "target/dotnet"],
-    ["sdk/haskell/build.sh", str(HASKELL)],
-    ["lab/peers/languages/build.sh"],
-)
-# Transcripts start a process each: what makes that quick.
-JAVA = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# End-to-end tests wait most of the time: for processes to start, limits to pass, servers to notice.
-AT_ONCE = 4
-# What fails is run once more, and named at the end.
-AGAIN = ("--reruns", "1")
-# Transcripts, each with a gateway or a service of its own, likewise.
-TRANSCRIPTS_AT_ONCE = 4
-# Suites of the long form only, by how their names begin: variants of others, and those that run for minutes.
-LONG_ONLY = (
-    *("sdk deno fetch", "sdk bun fetch", "sdk node on deno", "sdk node on bun", "sdk c:", "sdk python native asgi"),
-    *("end to end: testssl", "end to end: instructions and layers", "crates for others"),
-)
-# The suites of which the short form leaves out what is slow.
-SIFTED = ("end to end", "rust", "pages in a browser")
 LIMIT_S = 3600.0
-SLOWEST = 50
+SLOWEST = 30
 # What node says of a test that was left out.
 NOT_CHOSEN = "test name does not match pattern"
 # Characters of the command of a suite that failed.
 COMMAND = 300
 # Lines that are printed: of a suite that passed, of one that failed, of the reason of a test that failed.
 LINES = {"passed": 3, "failed": 150, "reason": 24}
-# What pytest, sdk/conformance and nextest print of a test that failed and passed when it was run once more.
-FLAKY = re.compile(r"^PASSED (\S+)|^flaky (.+)|^ +FLAKY .*?\] +(?:\(.*?\) +)?(.+)$", re.M)
 # What the programs of sdk/conformance print of each transcript and check.
 LINE = re.compile(r"^(ok  |FAIL|skip) (.*?)(?: \(P-[^)]*\))?(?: (\d+\.\d+) s)?$", re.M)
-
-
-@dataclass
-class Suite:
-    name: str
-    command: list
-    folder: Path = ROOT
-    # Where the suite writes its results as JUnit's XML; without it, its output has a line for each test.
-    junit: Path | None = None
-    environment: dict = field(default_factory=dict)
-    # Nothing else runs meanwhile.
-    alone: bool = False
+# How the reason of a skip begins that no installation would change.
+NOT_HERE = "not here: "
 
 
 @dataclass
@@ -99,13 +60,13 @@ class Case:
 
 @dataclass
 class Result:
-    suite: Suite
+    """How a step ended: the setup, a build, a suite."""
+
+    name: str
     status: int
     wall: float
     cpu: float
-    cases: list
-    # Tests that failed, and passed when they were run once more.
-    flaky: list = field(default_factory=list)
+    cases: list = field(default_factory=list)
     # The last lines of its output.
     end: str = ""
 
@@ -117,133 +78,39 @@ def last(text, count):
     return "\n".join(text.rstrip().splitlines()[-count:])
 
 
-def slug(name):
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+def wait(process):
+    """Exit status and CPU seconds of a process and its children."""
+    watch = threading.Timer(LIMIT_S, process.kill)
+    watch.start()
+    _, status, usage = os.wait4(process.pid, 0)
+    watch.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_utime + usage.ru_stime
 
 
-def pytest(name, folder, *words, environment=None, **settings):
-    """Tests of unittest and pytest; `-p skips` is tests/skips.py."""
-    junit = RESULTS / f"{slug(name)}.xml"
-    plugins = ["-p", "skips", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:hypothesispytest"]
-    command = [PYTHON, "-m", "pytest", "--quiet", *plugins, *AGAIN, "-rR", f"--junitxml={junit}", *words]
-    environment = {"PYTHONPATH": str(ROOT / "tests"), **(environment or {})}
-    return Suite(name, command, ROOT / folder, junit, environment, **settings)
-
-
-def node(name, folder, pattern, *words, environment=None):
-    """Tests of node's own runner."""
-    junit = RESULTS / f"{slug(name)}.xml"
-    reporters = [
-        *("--test-reporter=spec", "--test-reporter-destination=stdout"),
-        *("--test-reporter=junit", f"--test-reporter-destination={junit}"),
-    ]
-    files = sorted(str(file) for file in (ROOT / folder).glob(pattern))
-    return Suite(name, ["node", "--test", *words, *reporters, *files], ROOT / folder, junit, environment or {})
-
-
-def conformance(name, service, megabytes, without=()):
-    folder = "sdk/conformance"
-    left_out = [word for each in without for word in ("--without", each)]
-    play = [f"{folder}/run_service.py", "--cmd", service, "--jobs", str(TRANSCRIPTS_AT_ONCE), *AGAIN, *left_out]
-    live = [f"{folder}/live.py", "--pilotlight", GATEWAY, "--service", service, "--name", name, *left_out]
-    return [
-        Suite(f"sdk {name}: transcripts", [PYTHON, *play]),
-        Suite(f"sdk {name}: through the gateway", [PYTHON, *live, *AGAIN, "--megabytes", str(megabytes)]),
-    ]
-
-
-def of_node(name, megabytes):
-    """The Node SDK on one of the programs that run it: both kinds of handlers, and its own tests."""
-    command, folder = NODES[name], ROOT / "sdk" / "node"
-    own = "sdk node" if name == "node" else f"sdk node on {name}"
-    return [
-        *conformance(name, f"{command} {folder}/demo.js", megabytes),
-        *conformance(f"{name} fetch", f"{command} {folder}/demo-fetch.js", megabytes, NOT_BY_FETCH),
-        node(own, "sdk/node", "test/*.test.js", "--test-concurrency=3", environment={"SDK_RUNTIME": command}),
-    ]
-
-
-def suites(is_long):
-    """Those that take longest first: a lane that is free takes the next."""
-    every = every_suite(is_long)
-    return every if is_long else [suite for suite in every if not suite.name.startswith(LONG_ONLY)]
-
-
-def every_suite(is_long):
-    megabytes = 64 if is_long else 16
-    slow = {} if is_long else slow_tests.read()
-    not_slow = {
-        "end to end": slow_tests.words_of_pytest(slow.get("end to end", [])),
-        "rust": slow_tests.words_of_nextest(slow.get("rust", [])),
-        "pages": slow_tests.words_of_node(slow.get("pages in a browser", [])),
-    }
-    nextest = [str(ROOT / "target" / "venv" / "bin" / "cargo-nextest"), "nextest", "run", "--workspace"]
-    rust = Suite("rust", [*nextest, *not_slow["rust"]], junit=ROOT / "target" / "nextest" / "default" / "junit.xml")
-    transcripts = ["sdk/conformance/run_gateway.py", "--pilotlight", GATEWAY, "--jobs", str(TRANSCRIPTS_AT_ONCE), *AGAIN]
-    adversary = ["-m", "adversary", "--time", "60" if is_long else "20"]
-    others = ("--ignore=test_lab_layers.py", "--ignore=test_testssl.py")
-    return [
-        pytest("end to end", "tests/e2e", "--numprocesses", str(AT_ONCE), *others, *not_slow["end to end"]),
-        rust,
-        # A thousand handshakes in a shell script.
-        pytest("end to end: testssl", "tests/e2e", "test_testssl.py"),
-        node("pages in a browser", "tests/page", "*.test.mjs", "--test-concurrency=3", *not_slow["pages"]),
-        Suite("adversary", [PYTHON, *adversary], ROOT / "tests"),
-        Suite("rust: examples of the documentation", ["cargo", "test", "--quiet", "--doc", "--workspace"]),
-        Suite("gateway: transcripts", [PYTHON, *transcripts]),
-        *(suite for name in NODES for suite in of_node(name, megabytes)),
-        *conformance("c", f"{ROOT}/target/sdk/c/demo", megabytes),
-        *conformance("c with sanitizers", f"{ROOT}/target/sdk/c/demo-checked", megabytes),
-        *conformance("go", f"{ROOT}/target/sdk/go/demo", megabytes),
-        *conformance("python", f"env PILOTLIGHT_PURE=1 {PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
-        *conformance("python native", f"{PYTHON} {ROOT}/sdk/python/demo.py", megabytes),
-        *conformance("python asgi", f"env PILOTLIGHT_PURE=1 {PYTHON} {ROOT}/sdk/python/demo_asgi.py", megabytes),
-        *conformance("python native asgi", f"{PYTHON} {ROOT}/sdk/python/demo_asgi.py", megabytes),
-        *conformance("rust", f"{ROOT}/target/debug/examples/demo", megabytes),
-        *conformance("ruby", f"ruby --disable-gems {ROOT}/sdk/ruby/demo.rb", megabytes),
-        *conformance("haskell", str(HASKELL / "demo"), megabytes),
-        *conformance("php", f"php {ROOT}/sdk/php/demo.php", megabytes),
-        *conformance("java", f"java {JAVA} -jar {ROOT}/target/java/demo.jar", megabytes),
-        *conformance("dotnet", f"mono {ROOT}/target/dotnet/Demo.exe", megabytes),
-        pytest("sdk c", "sdk/c", "tests"),
-        Suite("sdk go", ["sdk/go/test.sh"]),
-        Suite("sdk ruby", ["ruby", "test/all.rb"], ROOT / "sdk" / "ruby"),
-        Suite("sdk haskell", [str(HASKELL / "tests")]),
-        Suite("sdk php", ["php", "tests/all.php"], ROOT / "sdk" / "php"),
-        pytest("sdk java", "sdk/java", "tests"),
-        pytest("sdk dotnet", "sdk/dotnet", "tests"),
-        pytest("sdk python native", "sdk/python", "tests"),
-        pytest("sdk python", "sdk/python", "tests", environment={"PILOTLIGHT_PURE": "1"}),
-        pytest("conformance: its own tests", "sdk/conformance", "tests"),
-        pytest("make run, as a user would try it", "scripts", "test_demo.py"),
-        pytest("crates/redis: its generator", "crates/redis", "codegen"),
-        Suite("crates for others: each feature alone, none, all", [PYTHON, "-B", "scripts/features.py"]),
-        # Lifetimes of a second.
-        Suite("public suite of HTTP cache tests", [PYTHON, "tests/http-cache-tests/run.py"], alone=True),
-        # Instructions of a gateway are the same each time only if nobody keeps its client waiting.
-        pytest("end to end: instructions and layers", "tests/e2e", "test_lab_layers.py", alone=True),
-    ]
+def step(name, command, environment=None):
+    """Runs a command whose output is shown."""
+    begin = time.monotonic()
+    status, cpu = wait(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, env=environment))
+    return Result(name, status, time.monotonic() - begin, cpu)
 
 
 def play(suite, environment):
+    """Runs a suite; its output goes to a file."""
     log = RESULTS / f"{slug(suite.name)}.log"
     begin = time.monotonic()
+    # Results of an earlier run must not be taken for those of this one.
+    if suite.junit:
+        suite.junit.unlink(missing_ok=True)
     with open(log, "wb") as output:
         own = environment | suite.environment
         process = subprocess.Popen(
             suite.command, cwd=suite.folder, env=own, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
-        watch = threading.Timer(LIMIT_S, process.kill)
-        watch.start()
-        # Not `process.wait`: this tells the processor time, too.
-        _, status, usage = os.wait4(process.pid, 0)
-        watch.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
+        status, cpu = wait(process)
     text = log.read_text(errors="replace")
     cases = of_junit(suite.junit) if suite.junit else of_lines(text)
-    flaky = sorted({"".join(found) for found in FLAKY.findall(text)})
-    wall, cpu = time.monotonic() - begin, usage.ru_utime + usage.ru_stime
-    return Result(suite, process.returncode, wall, cpu, cases, flaky), text
+    return Result(suite.name, status, time.monotonic() - begin, cpu, cases, last(text, LINES["failed"]))
 
 
 def of_junit(path):
@@ -257,8 +124,9 @@ def of_junit(path):
             continue
         reason = found["skipped"].get("message", "") if outcome == "skipped" else ""
         if outcome == "failed":
-            told = found.get("failure", found.get("error"))
-            reason = last(f"{told.get('message', '')}\n{told.text or ''}".split("stack backtrace:")[0], LINES["reason"])
+            report = found.get("failure", found.get("error"))
+            text = f"{report.get('message', '')}\n{report.text or ''}".split("stack backtrace:")[0]
+            reason = last(text, LINES["reason"])
         name = f"{one.get('classname', '')} {one.get('name')}".removeprefix("test ")
         cases.append(Case(name, float(one.get("time") or 0), outcome, reason))
     return cases
@@ -270,7 +138,7 @@ def of_lines(text):
 
 
 class Run:
-    """All suites: those that can stand each other in lanes, then the others one by one."""
+    """Runs suites in lanes, then one by one those that may not have another one beside them."""
 
     def __init__(self, chosen, environment):
         self.environment = environment
@@ -295,107 +163,166 @@ class Run:
                     return
                 suite = queue.pop(0)
                 print(f"=== {suite.name}: begins", flush=True)
-            result, text = play(suite, self.environment)
+            result = play(suite, self.environment)
             with self.lock:
                 self.results.append(result)
                 end = "passed"
                 if result.status:
                     end = f"FAILED with status {result.status}: {textwrap.shorten(' '.join(suite.command), COMMAND)}"
-                print(f"\n=== {suite.name}\n{last(text, LINES['failed' if result.status else 'passed'])}", flush=True)
-                result.end = last(text, LINES["reason"])
+                lines = LINES["failed" if result.status else "passed"]
+                print(f"\n=== {suite.name}\n{last(result.end, lines)}", flush=True)
                 print(f"=== {suite.name}: {end}, in {result.wall:.0f} s\n", flush=True)
 
 
-def report(results, seconds, built):
-    print(f"=== how long what took: {os.cpu_count()} processors, load at the end {os.getloadavg()[0]:.1f}\n")
-    print(f"{'suite':<40} {'seconds':>8} {'CPU':>8} {'tests':>6} {'failed':>6} {'skipped':>7}")
-    for one in sorted(results, key=lambda one: -one.wall):
-        counts = (len(one.cases), one.count("failed"), one.count("skipped"))
-        print(f"{one.suite.name:<40} {one.wall:>8.1f} {one.cpu:>8.1f} {counts[0]:>6} {counts[1]:>6} {counts[2]:>7}")
-    tests, cpu = sum(len(one.cases) for one in results), sum(one.cpu for one in results)
-    print(f"{f'all, after building in {built:.0f} s':<40} {seconds:>8.1f} {cpu:>8.1f} {tests:>6}")
-    cases = [(one.suite.name, case) for one in results for case in one.cases]
-    print(f"\n=== the {SLOWEST} slowest tests\n")
+def report(results, seconds):
+    """The table of steps, the slowest tests, and the tests that CI would refuse to skip."""
+    cases = [(one.name, case) for one in results for case in one.cases]
+    print(f"=== the {SLOWEST} slowest tests\n")
     for name, case in sorted(cases, key=lambda each: -each[1].seconds)[:SLOWEST]:
         print(f"{case.seconds:>8.1f} s  {name}: {case.name}")
-    print("\n=== flaky: failed, and passed when it was run once more\n")
+    print(f"\n=== how long each step took: {os.cpu_count()} processors, load at the end {os.getloadavg()[0]:.1f}\n")
+    print(f"{'step':<46} {'wall s':>8} {'CPU s':>8} {'tests':>6} {'failed':>6} {'skipped':>7}")
+    for one in sorted(results, key=lambda one: -one.wall):
+        counts = [one.count("failed"), one.count("skipped")]
+        counts = [len(one.cases), *counts] if one.cases else ["", "", ""]
+        print(f"{one.name:<46} {one.wall:>8.1f} {one.cpu:>8.1f} {counts[0]:>6} {counts[1]:>6} {counts[2]:>7}")
+    tests, cpu = sum(len(one.cases) for one in results), sum(one.cpu for one in results)
+    print(f"{'all':<46} {seconds:>8.1f} {cpu:>8.1f} {tests:>6}")
+    (RESULTS / "steps.json").write_text(
+        json.dumps([{"step": one.name, "wall_s": one.wall, "cpu_s": one.cpu, "tests": len(one.cases)} for one in results])
+    )
+
+
+def report_not_run(results, left_out, ring):
+    """What a missing program leaves out, a line each."""
+    reasons = Counter()
     for one in results:
-        for name in one.flaky:
-            print(f"  {one.suite.name}: {name}")
-    print("\n=== skipped\n")
-    for name, case in cases:
-        if case.outcome == "skipped":
-            print(f"  {name}: {case.name}" + (f": {case.reason}" if case.reason else ""))
+        reasons.update(case.reason for case in one.cases if case.outcome == "skipped")
+    lines = [f"{count} tests: {reason or 'no reason given'}" for reason, count in sorted(reasons.items())]
+    lines += [f"{suite.name} ({' and '.join(suite.missing())} not installed)" for suite in left_out]
+    if lines:
+        print("\nnot run:\n  " + "\n  ".join(lines))
+    if ring == "test":
+        installs = " installs what these need, and" if any(not reason.startswith(NOT_HERE) for reason in reasons) else ""
+        print(f"\n`make test-all`{installs} runs everything that a change can break")
 
 
 def report_failures(failed):
-    """Every test that failed with the text of its assertion; the last thing that is printed."""
+    """Every test that failed with the text of its assertion."""
     print("\n=== FAILED")
     for one in failed:
         cases = [case for case in one.cases if case.outcome == "failed"]
         for case in cases:
-            print(f"\n--- {one.suite.name}: {case.name}")
+            print(f"\n--- {one.name}: {case.name}")
             if case.reason:
                 print(textwrap.indent(case.reason, "    "))
         if not any(case.reason for case in cases):
-            print(f"\n--- {one.suite.name}: status {one.status}; the end of its output")
-            print(textwrap.indent(one.end, "    "))
+            print(f"\n--- {one.name}: status {one.status}; the end of its output")
+            print(textwrap.indent(last(one.end, LINES["reason"]), "    "))
 
 
-def environment_of(is_long):
+def environment_of(ring):
     own = {
-        "PILOTLIGHT": GATEWAY,
+        "PATH": suites.search_path(),
+        "PILOTLIGHT": suites.GATEWAY,
         "PILOTLIGHT_TUNNEL_CLIENTS": str(ROOT / "target" / "tunnel-clients"),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    return dict(os.environ) | own | ({"PILOTLIGHT_TEST_FORM": "long"} if is_long else {})
+    return dict(os.environ) | own | ({} if ring == "test" else {"PILOTLIGHT_TEST_FORM": "long"})
+
+
+def lint_steps():
+    """Each step of scripts/lint.sh as a suite."""
+    listed = subprocess.run(["scripts/lint.sh", "--list"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    alone = ("gate",)
+    return [
+        Suite(f"lint: {name}", ["scripts/lint.sh", name], alone=name in alone) for name in listed.stdout.splitlines()
+    ]
+
+
+def changed_since(base):
+    diff = subprocess.run(["git", "diff", "--name-only", base], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return diff.stdout.splitlines()
+
+
+def touched(paths, changed):
+    return any(Path(name).full_match(path) if "*" in path else f"{name}/".startswith(f"{path}/") for path in paths for name in changed)
+
+
+def chosen_suites(options):
+    chosen = suites.suites(options.ring)
+    if options.base:
+        changed = changed_since(options.base)
+        chosen += [suite for suite in suites.suites("release") if touched(suite.paths, changed)]
+    if options.lint:
+        chosen = lint_steps() + chosen
+    return [one for one in chosen if any(word in one.name for word in options.only or [""])]
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--long", action="store_true", help="the long form")
+    parser.add_argument("--ring", choices=suites.RINGS, default="test", help="which suites (test)")
     parser.add_argument("--only", action="append", metavar="WORD", help="suites whose name contains this")
+    parser.add_argument("--lint", action="store_true", help="the steps of `make lint` as well")
+    parser.add_argument("--base", metavar="COMMIT", help="suites of a release whose files have changed since, as well")
+    parser.add_argument("--no-setup", action="store_true", help="install nothing")
     parser.add_argument("--list", action="store_true", help="the names of the suites")
-    parser.add_argument("--note-slow", action="store_true", help="write tests/slow.txt, after a run of the long form")
-    options = parser.parse_args()
-    options.chosen = [one for one in suites(options.long) if any(word in one.name for word in options.only or [""])]
-    if not options.chosen:
-        parser.error(f"no suite's name contains {' or '.join(options.only)}; --list has them")
-    return options
+    parser.add_argument("--note-slow", action="store_true", help="write tests/slow.txt, after a run of the ring all")
+    return parser, parser.parse_args()
 
 
 def note_slow():
-    """From what the last run has left."""
-    suites = [suite for suite in every_suite(is_long=True) if suite.junit and suite.name in SIFTED]
-    times = [(suite.name, case.name, case.seconds) for suite in suites for case in of_junit(suite.junit)]
+    """Writes tests/slow.txt from the results of the last run."""
+    every = [suite for suite in suites.suites("all") if suite.junit and suite.name in slow_tests.LIMITS_S]
+    times = [(suite.name, case.name, case.seconds) for suite in every for case in of_junit(suite.junit)]
     print(f"{slow_tests.FILE}: {slow_tests.write(times)} of {len(times)} tests")
-    return 0
+
+
+def prepare(options):
+    """Installs and builds at the same time; whether both succeeded."""
+    results = []
+    setup = threading.Thread(
+        target=lambda: results.append(step("setup", ["scripts/setup.sh", options.ring])), daemon=True
+    )
+    builds = suites.builds(options.ring)
+    if not options.no_setup:
+        setup.start()
+    environment = dict(os.environ)
+    results.append(step(builds[0].name, builds[0].command, environment))
+    if not options.no_setup:
+        setup.join()
+    # The others need what the setup installs.
+    if not any(one.status for one in results):
+        results += [step(build.name, build.command, environment) for build in builds[1:]]
+    return results
 
 
 def main():
-    options = parse()
-    if options.list:
-        print("\n".join(suite.name for suite in options.chosen))
-        return 0
+    parser, options = parse()
     if options.note_slow:
         return note_slow()
-    environment = environment_of(options.long)
+    if options.list:
+        print("\n".join(suite.name for suite in chosen_suites(options)))
+        return 0
     begin = time.monotonic()
-    print("=== building", flush=True)
-    if any(subprocess.run(build, cwd=ROOT).returncode for build in BUILDS):
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    print(f"=== {'building' if options.no_setup else 'installing and building'}", flush=True)
+    prepared = prepare(options)
+    if any(one.status for one in prepared):
+        print(f"FAILED: {', '.join(one.name for one in prepared if one.status)} (see above)")
         return 1
-    built = time.monotonic() - begin
-    shutil.rmtree(RESULTS, ignore_errors=True)
-    RESULTS.mkdir(parents=True)
-    results = Run(options.chosen, environment).run()
-    report(results, time.monotonic() - begin - built, built)
+    chosen = chosen_suites(options)
+    if not chosen:
+        parser.error(f"no suite's name contains {' or '.join(options.only)}; --list has them")
+    left_out = [suite for suite in chosen if suite.missing()] if options.ring == "test" else []
+    results = Run([suite for suite in chosen if suite not in left_out], environment_of(options.ring)).run()
+    report(prepared + results, time.monotonic() - begin)
+    report_not_run(results, left_out, options.ring)
     failed = [one for one in results if one.status]
     if failed:
         report_failures(failed)
-        print(f"\nsuites that failed: {', '.join(one.suite.name for one in failed)}")
+        print(f"\nsuites that failed: {', '.join(one.name for one in failed)}")
     print(f"\n{len(results) - len(failed)} passed, {len(failed)} failed")
-    if not options.long:
-        print("`make test-all` runs what takes longest as well: tests/slow.txt")
     return 1 if failed else 0
 
 
