@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the house tidy: width, size of files and functions, tuples of arguments, circles among modules, arrows between
-crates.
+"""Holds the house tidy: width, size of files and functions, tuples of arguments, circles among modules and among
+rooms, arrows between crates.
 
     scripts/tidy.py            what is untidy; exit code 1 if anything is
     scripts/tidy.py --fix      reflows comments of Rust and prose of Markdown to 120 columns
@@ -9,8 +9,11 @@ crates.
 A tuple of arguments is a function's parameter that is a pattern, `(a, b): (A, B)`; its parts are parameters, or fields
 of a struct with a name. Closures may have such parameters.
 
+A room is a top-level module of a crate with all modules below it. `scripts/rust_modules.py crates/NAME/src` prints the
+circles of a crate.
+
 `scripts/tidy.json` has what was untidy when this was written: files and functions that are too long, tuples of
-arguments, modules in circles, wide lines of Python. Each number there may shrink, and none may grow; what is not there
+arguments, modules and rooms in circles, wide lines of Python. Each number there may shrink, and none may grow; what is not there
 has no excuse.
 """
 import argparse
@@ -28,6 +31,7 @@ KNOWN = ROOT / "scripts" / "tidy.json"
 WIDTH = 120
 MAX_FILE = 500  # lines without tests
 MAX_FUNCTION = 70  # lines
+CRATES = ("crates/*/src", "lab/src", "lab/gate/src", "examples/*/src", "sdk/python/native/src")
 MODULES = ("bloom", "json", "search", "time_series", "vector_set")
 GENERATED = ("crates/redis/src/commands/typed.rs", "crates/redis/src/commands/spec.rs", "crates/redis/COMMANDS.md") + tuple(
     f"crates/redis/src/commands/modules/{module}.rs" for module in MODULES
@@ -97,6 +101,16 @@ def arrows():
     return real, {(a, b) for a, b in drawn if a in inside and b in inside}
 
 
+def circles():
+    """Counts the modules, and the rooms, that are in circles: (kind, crate, number)."""
+    for folder in sorted(folder for pattern in CRATES for folder in ROOT.glob(pattern)):
+        needs = rust_modules.graph(folder)
+        crate = str(folder.parent.relative_to(ROOT)).removeprefix("crates/")
+        for kind, graph in (("modules in circles", needs), ("rooms in circles", rust_modules.rooms(needs))):
+            if found := rust_modules.circles(graph):
+                yield kind, crate, sum(map(len, found))
+
+
 def decisions():
     """The list of decisions against their files: each once, in order, with its number as its title begins."""
     folder = ROOT / "docs" / "adr"
@@ -116,7 +130,8 @@ def look():
         pairs = enumerate(zip(lines, better, strict=False), 1)
         line = next((at for at, (one, other) in pairs if one != other), len(lines))
         wrong.append(f"{name}:{line}: wider than {WIDTH} columns: scripts/tidy.py --fix")
-    known = {"files": {}, "functions": {}, "circles": {}, "tuples of arguments": {}, "wide lines of Python": 0}
+    known = {"files": {}, "functions": {}, "modules in circles": {}, "rooms in circles": {}}
+    known |= {"tuples of arguments": {}, "wide lines of Python": 0}
     for name in files("*.rs"):
         lines = (ROOT / name).read_text().split("\n")
         if name.startswith("fuzz/") or "/tests/" in name or name.endswith("/tests.rs"):
@@ -132,9 +147,8 @@ def look():
                 known["functions"][f"{name} {function}"] = length
     python = (line for name in files("*.py") for line in (ROOT / name).read_text().split("\n"))
     known["wide lines of Python"] = sum(len(line) > WIDTH for line in python)
-    for folder in sorted((ROOT / "crates").iterdir()):
-        if (folder / "src").is_dir() and (circles := rust_modules.circles(folder / "src")):
-            known["circles"][folder.name] = sum(map(len, circles))
+    for kind, crate, number in circles():
+        known[kind][crate] = number
     real, drawn = arrows()
     wrong += [f"ARCHITECTURE.md: no arrow {a} → {b}, which Cargo.toml has" for a, b in sorted(real - drawn)]
     wrong += [f"ARCHITECTURE.md: an arrow {a} → {b}, which Cargo.toml does not have" for a, b in sorted(drawn - real)]
