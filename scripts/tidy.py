@@ -52,8 +52,8 @@ def files(*patterns):
     return [name for name in ours if (ROOT / name).exists()]
 
 
-def without_tests(lines):
-    return lines[: next((at for at, line in enumerate(lines) if line.startswith("#[cfg(test)]")), len(lines))]
+def without_tests(text):
+    return rust_modules.TESTS_INLINE.split(text)[0].removesuffix("\n").split("\n")
 
 
 def wide():
@@ -133,13 +133,13 @@ def look():
     known = {"files": {}, "functions": {}, "modules in circles": {}, "rooms in circles": {}}
     known |= {"tuples of arguments": {}, "wide lines of Python": 0}
     for name in files("*.rs"):
-        lines = (ROOT / name).read_text().split("\n")
+        text = (ROOT / name).read_text()
         if name.startswith("fuzz/") or "/tests/" in name or name.endswith("/tests.rs"):
             continue
-        if count := tuples(lines):
+        if count := tuples(text.split("\n")):
             crate = name.split("/src/")[0].removeprefix("crates/")
             known["tuples of arguments"][crate] = known["tuples of arguments"].get(crate, 0) + count
-        code = without_tests(lines)
+        code = without_tests(text)
         if len(code) > MAX_FILE:
             known["files"][name] = len(code)
         for function, length in functions(code):
