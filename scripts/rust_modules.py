@@ -16,7 +16,7 @@ TESTS_INLINE = re.compile(TESTS + r" \{", re.MULTILINE)
 COMMENT = re.compile(r"//.*")
 VISIBILITY = re.compile(r"\bpub\(in [^)]*\)")
 USE = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?use ([^;]+);", re.MULTILINE)
-PATH = re.compile(r"\b((?:crate|super)(?:::\w+)+)")
+PATH = re.compile(r"(?<![\w:])([a-z_]\w*(?:::\w+)+)")
 
 
 def modules(src):
