@@ -216,6 +216,7 @@ def every_suite(is_long):
         pytest("sdk python", "sdk/python", "tests", environment={"PILOTLIGHT_PURE": "1"}),
         pytest("conformance: its own tests", "sdk/conformance", "tests"),
         pytest("make run, as a user would try it", "scripts", "test_demo.py"),
+        pytest("scripts: their own tests", "scripts", "test_tidy.py"),
         pytest("crates/redis: its generator", "crates/redis", "codegen"),
         Suite("crates for others: each feature alone, none, all", [PYTHON, "-B", "scripts/features.py"]),
         # Lifetimes of a second.
