@@ -3,8 +3,8 @@
 
     scripts/rust_modules.py crates/gateway/src    prints each circle: each member, and the other members that it needs
 
-A room is a top-level module with all modules below it: `foo.rs` and `foo/` are one room, and the crate's root is another.
-Modules of tests do not count, and neither does a `main.rs` next to a `lib.rs`, which no module can need.
+A room is a top-level module with all modules below it: `foo.rs` and `foo/` are one room. The crate's root is a room,
+too. Modules of tests do not count, and neither does a `main.rs` next to a `lib.rs`, which no module can need.
 """
 import re
 import sys

@@ -6,6 +6,8 @@ A heading in brackets is the name of a suite; the lines below it are tests, by t
 import re
 from pathlib import Path
 
+import tests_in_sources
+
 FILE = Path(__file__).resolve().parents[1] / "tests" / "slow.txt"
 LIMIT_S = 3.0
 HEAD = f"""\
@@ -34,6 +36,12 @@ def write(times):
     sections = ["\n".join([f"[{suite}]", *sorted(names)]) for suite, names in sorted(slow.items())]
     FILE.write_text(HEAD + "".join(f"\n{section}\n" for section in sections))
     return sum(len(names) for names in slow.values())
+
+
+def stale(slow):
+    """Returns (suite, test) for each name that no test in the sources has."""
+    named = [(suite, test) for suite, tests in slow.items() for test in tests]
+    return [(suite, test) for suite, test in named if not tests_in_sources.exists(suite, test)]
 
 
 def words_of_pytest(names):

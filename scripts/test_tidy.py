@@ -1,9 +1,11 @@
-"""Tests of rust_modules.py and tidy.py: which modules and rooms are in circles, and which growth tidy refuses."""
+"""Tests of what tidy.py finds: modules and rooms in circles, growth, names of tests that no test has."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import rust_modules
+import slow_tests
+import tests_in_sources
 import tidy
 
 
@@ -75,3 +77,26 @@ def test_only_what_grows_is_refused():
         "wide lines of Python: wide lines of Python: 8, where 7 was",
     ]
     assert list(tidy.grown({"rooms in circles": {"cli": 2}}, accepted)) == ["rooms in circles: cli: 2, where none was"]
+
+
+def test_a_name_in_slow_txt_that_no_test_has_is_stale():
+    slow = {
+        "end to end": ["test_tidy_none.Tests test_it", "test_pages.Pages test_tasks_limit_memory"],
+        "rust": ["pilotlight-resp net::tests::it", "pilotlight-resp::it properties::what_is_written_is_read"],
+        "pages in a browser": ["dark, desk: all is read", "dark, desk: files can be read and opened"],
+        "a suite that is not sifted": ["a test"],
+    }
+    assert slow_tests.stale(slow) == [(suite, tests[0]) for suite, tests in slow.items()]
+
+
+def test_a_rust_test_is_where_its_path_says():
+    moved = "everybody_gets_his_own_replies_or_one_failure"
+    assert tests_in_sources.of_rust(f"pilotlight-redis engine::lane::state::tests::{moved}")
+    assert not tests_in_sources.of_rust(f"pilotlight-redis net::lane::state::tests::{moved}")
+    assert not tests_in_sources.of_rust(f"pilotlight-redis::it engine::lane::state::tests::{moved}")
+
+
+def test_an_inherited_test_is_named_by_the_class_that_runs_it():
+    assert tests_in_sources.of_pytest("test_files_traversal.TraversalOverTls test_the_corpus_over_http2")
+    assert not tests_in_sources.of_pytest("test_files_traversal.NoSuchClass test_the_corpus_over_http2")
+    assert not tests_in_sources.of_pytest("test_files_traversal test_the_corpus_over_http2")

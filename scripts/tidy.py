@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Holds the house tidy: width, size of files and functions, tuples of arguments, circles among modules and among
-rooms, arrows between crates.
+rooms, arrows between crates, names in tests/slow.txt.
 
     scripts/tidy.py            what is untidy; exit code 1 if anything is
     scripts/tidy.py --fix      reflows comments of Rust and prose of Markdown to 120 columns
@@ -13,8 +13,8 @@ A room is a top-level module of a crate with all modules below it. `scripts/rust
 circles of a crate.
 
 `scripts/tidy.json` has what was untidy when this was written: files and functions that are too long, tuples of
-arguments, modules and rooms in circles, wide lines of Python. Each number there may shrink, and none may grow; what is not there
-has no excuse.
+arguments, modules and rooms in circles, wide lines of Python. Each number there may shrink, and none may grow; what is
+not there has no excuse.
 """
 import argparse
 import json
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import reflow
 import rust_modules
+import slow_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ROOT / "scripts" / "tidy.json"
@@ -123,6 +124,13 @@ def decisions():
     return wrong
 
 
+def stale_names():
+    """Lists the names in tests/slow.txt that no test has."""
+    lines = slow_tests.FILE.read_text().splitlines()
+    for suite, test in slow_tests.stale(slow_tests.read()):
+        yield f"tests/slow.txt:{lines.index(test) + 1}: no test of [{suite}] has this name (renamed, moved?): {test}"
+
+
 def look():
     """What is untidy beyond excuse, and what is as it is."""
     wrong = []
@@ -153,6 +161,7 @@ def look():
     wrong += [f"ARCHITECTURE.md: no arrow {a} → {b}, which Cargo.toml has" for a, b in sorted(real - drawn)]
     wrong += [f"ARCHITECTURE.md: an arrow {a} → {b}, which Cargo.toml does not have" for a, b in sorted(drawn - real)]
     wrong += decisions()
+    wrong += stale_names()
     return wrong, known
 
 
