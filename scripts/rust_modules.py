@@ -1,18 +1,34 @@
-"""Circles among the modules of a crate: modules that need each other, by `use` and by paths."""
+#!/usr/bin/env python3
+"""Finds circles in a crate: modules, and rooms, that need each other, by `use` and by paths.
+
+    scripts/rust_modules.py crates/gateway/src    prints each circle: each member, and the other members that it needs
+
+A room is a top-level module with all modules below it: `foo.rs` and `foo/` are one room. The crate's root is a room,
+too. Modules of tests do not count, and neither does a `main.rs` next to a `lib.rs`, which no module can need.
+"""
 import re
 import sys
+from pathlib import Path
 
+TESTS = r"^#\[cfg\((?:test|all\(test\b.*\))\)\]\n(?:#\[.*\n)*(?:pub(?:\([^)]*\))? )?mod (\w+)"
+TESTS_IN_A_FILE = re.compile(TESTS + ";", re.MULTILINE)
+TESTS_INLINE = re.compile(TESTS + r" \{", re.MULTILINE)
+COMMENT = re.compile(r"//.*")
+VISIBILITY = re.compile(r"\bpub\(in [^)]*\)")
 USE = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?use ([^;]+);", re.MULTILINE)
-PATH = re.compile(r"\b((?:crate|super)(?:::\w+)+)")
+PATH = re.compile(r"(?<![\w:])([a-z_]\w*(?:::\w+)+)")
 
 
 def modules(src):
-    """Files by the path of their module."""
-    found = {}
-    for file in src.rglob("*.rs"):
+    """Returns the text of each module, by its path."""
+    texts = {}
+    for file in sorted(src.rglob("*.rs")):
         parts = file.relative_to(src).with_suffix("").parts
-        found[parts[:-1] if parts[-1] in ("lib", "main", "mod") else parts] = file
-    return found
+        texts[parts[:-1] if parts[-1] in ("lib", "main", "mod") else parts] = file.read_text()
+    if (src / "lib.rs").exists():
+        texts[()] = (src / "lib.rs").read_text()
+    tests = {(*module, name) for module, text in texts.items() for name in TESTS_IN_A_FILE.findall(text)}
+    return {module: text for module, text in texts.items() if not any(module[: len(test)] == test for test in tests)}
 
 
 def split(items):
@@ -41,7 +57,7 @@ def expand(tree, prefix=()):
 
 
 def paths(text):
-    text = re.sub(r"//.*", "", text.partition("\n#[cfg(test)]\nmod tests")[0])
+    text = VISIBILITY.sub("", COMMENT.sub("", TESTS_INLINE.split(text)[0]))
     for found in USE.finditer(text):
         yield from expand(found[1])
     for found in PATH.finditer(USE.sub("", text)):
@@ -49,11 +65,11 @@ def paths(text):
 
 
 def graph(src):
-    """Which modules each module needs."""
+    """Returns the modules that each module needs."""
     all_of_them = modules(src)
     needs = {module: set() for module in all_of_them}
-    for module, file in all_of_them.items():
-        for path in paths(file.read_text()):
+    for module, text in all_of_them.items():
+        for path in paths(text):
             base = list(module)
             if path[0] == "crate":
                 base, path = [], path[1:]
@@ -71,9 +87,16 @@ def graph(src):
     return needs
 
 
-def circles(src):
-    """Sets of modules of which each needs all others (Tarjan's strongly connected components)."""
-    needs = graph(src)
+def rooms(needs):
+    """Merges the modules of each room."""
+    merged = {}
+    for module, others in needs.items():
+        merged.setdefault(module[:1], set()).update(other[:1] for other in others)
+    return merged
+
+
+def circles(needs):
+    """Returns the groups of modules that all need each other (Tarjan's strongly connected components)."""
     sys.setrecursionlimit(10_000)
     index, low, stack, found = {}, {}, [], []
 
@@ -97,3 +120,21 @@ def circles(src):
         if module not in index:
             visit(module)
     return found
+
+
+def name(module):
+    return "::".join(module) or "(root)"
+
+
+def main():
+    needs = graph(Path(sys.argv[1]))
+    for kind, graph_of_kind in (("modules", needs), ("rooms", rooms(needs))):
+        for circle in circles(graph_of_kind):
+            print(f"a circle of {len(circle)} {kind}")
+            for module in sorted(circle):
+                others = sorted(graph_of_kind[module] & set(circle) - {module})
+                print(f"    {name(module)} → {', '.join(map(name, others))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,16 +1,21 @@
-"""tests/slow.txt: the tests that `make test` leaves out, because each takes so long. `make test-all` runs them all.
+"""tests/slow.txt: the tests that `make test` leaves out, because each takes long. `make test-all` runs them all.
 
 A heading in brackets is the name of a suite; the lines below it are tests, by the names that scripts/test.py prints.
 """
 
 import re
+import tomllib
 from pathlib import Path
 
-FILE = Path(__file__).resolve().parents[1] / "tests" / "slow.txt"
-LIMIT_S = 3.0
+import tests_in_sources
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "tests" / "slow.txt"
+# Seconds of wall time; beside three other tests on two cores.
+LIMITS_S = {"end to end": 1.0, "rust": 1.5}
 HEAD = f"""\
-# What `make test` leaves out, as it took longer than {LIMIT_S:g} seconds; `make test-all`, which CI runs, has it all.
-# Written by `scripts/test.py --note-slow` after a run of the long form.
+# What `make test` leaves out: tests that took longer than {LIMITS_S["end to end"]:g} s (end to end) or {LIMITS_S["rust"]:g} s (Rust). `make test-all` runs them.
+# Written by `scripts/test.py --note-slow` after a run of `make test-all`.
 """
 
 
@@ -26,31 +31,39 @@ def read():
 
 
 def write(times):
-    """`times`: (suite, test, seconds) of each test that ran."""
+    """`times`: (suite, test, seconds) of each test that ran. Returns the number of tests that were written."""
     slow = {}
     for suite, test, seconds in times:
-        if seconds > LIMIT_S:
+        if seconds > LIMITS_S[suite]:
             slow.setdefault(suite, set()).add(test)
     sections = ["\n".join([f"[{suite}]", *sorted(names)]) for suite, names in sorted(slow.items())]
     FILE.write_text(HEAD + "".join(f"\n{section}\n" for section in sections))
     return sum(len(names) for names in slow.values())
 
 
-def words_of_pytest(names):
-    """`test_file.Class test_name` is test_file.py::Class::test_name there."""
+def stale(slow):
+    """Returns (suite, test) for each name that no test in the sources has."""
+    named = [(suite, test) for suite, tests in slow.items() for test in tests]
+    return [(suite, test) for suite, test in named if not tests_in_sources.exists(suite, test)]
+
+
+def pytest_words(names):
+    """Words for pytest that leave these tests out: `file.Class test` is file.py::Class::test there."""
     parts = [re.match(r"(\w+)(?:\.(\w+))? (.+)", name).groups() for name in names]
     nodes = ["::".join([f"{file}.py", *([own] if own else []), test]) for file, own, test in parts]
     return [word for node in nodes for word in ("--deselect", node)]
 
 
-def words_of_nextest(names):
-    """`crate::program test` there is a test of a binary."""
+def nextest_filter(names):
+    """The filter of nextest that leaves these tests out: `crate::program test` is a test of a program there. Only the
+    workspace's default members are compiled."""
+    members = default_members()
     tests = [name.split(" ", 1) for name in names]
-    slow = " + ".join(f"(binary_id(={binary}) & test(={test}))" for binary, test in tests)
-    return ["-E", f"not ({slow})"] if slow else []
+    slow = [(program, test) for program, test in tests if program.split("::")[0] in members]
+    return "all()" + "".join(f" - (binary_id(={program}) & test(={test}))" for program, test in slow)
 
 
-def words_of_node(names):
-    """Node knows only a pattern for the tests that are to run, which the root of a file must not have either."""
-    slow = "|".join(re.escape(name) for name in ["<root>", *names]).replace("/", r"\/")
-    return [f"--test-name-pattern=/^(?!(?:{slow})$)/"] if slow else []
+def default_members():
+    """Names of the packages that `cargo build` compiles without `--workspace`."""
+    members = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["default-members"]
+    return {tomllib.loads((ROOT / member / "Cargo.toml").read_text())["package"]["name"] for member in members}

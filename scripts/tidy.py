@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the house tidy: width, size of files and functions, tuples of arguments, circles among modules, arrows between
-crates.
+"""Holds the house tidy: width, size of files and functions, tuples of arguments, circles among modules and among
+rooms, arrows between crates, names in tests/slow.txt.
 
     scripts/tidy.py            what is untidy; exit code 1 if anything is
     scripts/tidy.py --fix      reflows comments of Rust and prose of Markdown to 120 columns
@@ -9,9 +9,12 @@ crates.
 A tuple of arguments is a function's parameter that is a pattern, `(a, b): (A, B)`; its parts are parameters, or fields
 of a struct with a name. Closures may have such parameters.
 
+A room is a top-level module of a crate with all modules below it. `scripts/rust_modules.py crates/NAME/src` prints the
+circles of a crate.
+
 `scripts/tidy.json` has what was untidy when this was written: files and functions that are too long, tuples of
-arguments, modules in circles, wide lines of Python. Each number there may shrink, and none may grow; what is not there
-has no excuse.
+arguments, modules and rooms in circles, wide lines of Python. Each number there may shrink, and none may grow; what is
+not there has no excuse.
 """
 import argparse
 import json
@@ -22,12 +25,14 @@ from pathlib import Path
 
 import reflow
 import rust_modules
+import slow_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ROOT / "scripts" / "tidy.json"
 WIDTH = 120
 MAX_FILE = 500  # lines without tests
 MAX_FUNCTION = 70  # lines
+CRATES = ("crates/*/src", "lab/src", "lab/gate/src", "examples/*/src", "sdk/python/native/src")
 MODULES = ("bloom", "json", "search", "time_series", "vector_set")
 GENERATED = ("crates/redis/src/commands/typed.rs", "crates/redis/src/commands/spec.rs", "crates/redis/COMMANDS.md") + tuple(
     f"crates/redis/src/commands/modules/{module}.rs" for module in MODULES
@@ -48,8 +53,8 @@ def files(*patterns):
     return [name for name in ours if (ROOT / name).exists()]
 
 
-def without_tests(lines):
-    return lines[: next((at for at, line in enumerate(lines) if line.startswith("#[cfg(test)]")), len(lines))]
+def without_tests(text):
+    return rust_modules.TESTS_INLINE.split(text)[0].removesuffix("\n").split("\n")
 
 
 def wide():
@@ -97,6 +102,16 @@ def arrows():
     return real, {(a, b) for a, b in drawn if a in inside and b in inside}
 
 
+def circles():
+    """Counts the modules, and the rooms, that are in circles: (kind, crate, number)."""
+    for folder in sorted(folder for pattern in CRATES for folder in ROOT.glob(pattern)):
+        needs = rust_modules.graph(folder)
+        crate = str(folder.parent.relative_to(ROOT)).removeprefix("crates/")
+        for kind, graph in (("modules in circles", needs), ("rooms in circles", rust_modules.rooms(needs))):
+            if found := rust_modules.circles(graph):
+                yield kind, crate, sum(map(len, found))
+
+
 def decisions():
     """The list of decisions against their files: each once, in order, with its number as its title begins."""
     folder = ROOT / "docs" / "adr"
@@ -109,6 +124,13 @@ def decisions():
     return wrong
 
 
+def stale_names():
+    """Lists the names in tests/slow.txt that no test has."""
+    lines = slow_tests.FILE.read_text().splitlines()
+    for suite, test in slow_tests.stale(slow_tests.read()):
+        yield f"tests/slow.txt:{lines.index(test) + 1}: no test of [{suite}] has this name (renamed, moved?): {test}"
+
+
 def look():
     """What is untidy beyond excuse, and what is as it is."""
     wrong = []
@@ -116,15 +138,16 @@ def look():
         pairs = enumerate(zip(lines, better, strict=False), 1)
         line = next((at for at, (one, other) in pairs if one != other), len(lines))
         wrong.append(f"{name}:{line}: wider than {WIDTH} columns: scripts/tidy.py --fix")
-    known = {"files": {}, "functions": {}, "circles": {}, "tuples of arguments": {}, "wide lines of Python": 0}
+    known = {"files": {}, "functions": {}, "modules in circles": {}, "rooms in circles": {}}
+    known |= {"tuples of arguments": {}, "wide lines of Python": 0}
     for name in files("*.rs"):
-        lines = (ROOT / name).read_text().split("\n")
+        text = (ROOT / name).read_text()
         if name.startswith("fuzz/") or "/tests/" in name or name.endswith("/tests.rs"):
             continue
-        if count := tuples(lines):
+        if count := tuples(text.split("\n")):
             crate = name.split("/src/")[0].removeprefix("crates/")
             known["tuples of arguments"][crate] = known["tuples of arguments"].get(crate, 0) + count
-        code = without_tests(lines)
+        code = without_tests(text)
         if len(code) > MAX_FILE:
             known["files"][name] = len(code)
         for function, length in functions(code):
@@ -132,13 +155,13 @@ def look():
                 known["functions"][f"{name} {function}"] = length
     python = (line for name in files("*.py") for line in (ROOT / name).read_text().split("\n"))
     known["wide lines of Python"] = sum(len(line) > WIDTH for line in python)
-    for folder in sorted((ROOT / "crates").iterdir()):
-        if (folder / "src").is_dir() and (circles := rust_modules.circles(folder / "src")):
-            known["circles"][folder.name] = sum(map(len, circles))
+    for kind, crate, number in circles():
+        known[kind][crate] = number
     real, drawn = arrows()
     wrong += [f"ARCHITECTURE.md: no arrow {a} → {b}, which Cargo.toml has" for a, b in sorted(real - drawn)]
     wrong += [f"ARCHITECTURE.md: an arrow {a} → {b}, which Cargo.toml does not have" for a, b in sorted(drawn - real)]
     wrong += decisions()
+    wrong += stale_names()
     return wrong, known
 
 

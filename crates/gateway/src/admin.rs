@@ -280,7 +280,11 @@ fn bind(path: &Path) -> Result<UnixListener, AdminError> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn make_private(socket: &Path) -> io::Result<()> {
+use make_private_by_path as make_private;
+
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(target_os = "linux", expect(dead_code, reason = "compiled in tests, so that it keeps compiling"))]
+fn make_private_by_path(socket: &Path) -> io::Result<()> {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     Ok(rustix::fs::chmodat(rustix::fs::CWD, socket, mode, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?)
 }

@@ -27,11 +27,13 @@ mod batch;
 mod batched;
 mod each;
 mod message;
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(target_os = "linux", expect(dead_code, reason = "compiled in tests, so that it keeps compiling"))]
+mod no_ring;
 #[cfg(target_os = "linux")]
 mod ring;
 #[cfg(not(target_os = "linux"))]
-#[path = "no_ring.rs"]
-mod ring;
+use no_ring as ring;
 mod stream;
 
 pub use batch::Batch;

@@ -21,3 +21,13 @@ impl Ring {
         match *self {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_can_be_made() {
+        assert_eq!(Ring::new().err().map(|error| error.kind()), Some(io::ErrorKind::Unsupported));
+    }
+}

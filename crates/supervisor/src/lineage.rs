@@ -200,7 +200,11 @@ mod system {
 }
 
 #[cfg(not(target_os = "linux"))]
-mod system {
+use elsewhere as system;
+
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(target_os = "linux", expect(dead_code, reason = "compiled in tests, so that it keeps compiling"))]
+mod elsewhere {
     use crate::lineage::{Descent, Process};
 
     pub(super) fn process(_pid: i32) -> Option<Process> {

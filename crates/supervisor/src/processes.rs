@@ -54,12 +54,6 @@ pub(crate) fn kill_all() {
     }
 }
 
-/// Without a subreaper only process groups are known, and those have been killed.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn kill_all() {
-    while wait(WaitOptions::empty()).is_ok() {}
-}
-
 /// The guardian's own children, the ended ones that are not buried among them.
 #[cfg(target_os = "linux")]
 pub(crate) fn direct() -> Vec<Pid> {
@@ -85,12 +79,6 @@ pub(crate) fn is_child(pid: i32) -> bool {
     parent_of(pid) == Some(rustix::process::getpid().as_raw_nonzero().get())
 }
 
-/// Without a subreaper nobody's grandchild is.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn is_child(_pid: i32) -> bool {
-    false
-}
-
 #[cfg(target_os = "linux")]
 pub(crate) fn parent_of(pid: i32) -> Option<i32> {
     stat(pid).map(|stat| stat.parent)
@@ -112,6 +100,31 @@ fn parsed(stat: &[u8]) -> Option<Stat> {
     Some(Stat { parent, start, has_ended })
 }
 
+#[cfg(not(target_os = "linux"))]
+pub(crate) use elsewhere::{is_child, kill_all, parent_of};
+
+/// Systems without a subreaper: this process has no descendants but its children.
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(target_os = "linux", expect(dead_code, reason = "compiled in tests, so that it keeps compiling"))]
+mod elsewhere {
+    use rustix::process::{WaitOptions, wait};
+
+    /// Waits for all children; only process groups are known, and those have been killed.
+    pub(crate) fn kill_all() {
+        while wait(WaitOptions::empty()).is_ok() {}
+    }
+
+    /// Returns whether a grandchild has become a child of ours, which does not happen here.
+    pub(crate) fn is_child(_pid: i32) -> bool {
+        false
+    }
+
+    /// Returns `None`: the parent of another process is not known here.
+    pub(crate) fn parent_of(_pid: i32) -> Option<i32> {
+        None
+    }
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use crate::processes::*;
@@ -127,10 +140,4 @@ mod tests {
         let own = stat(std::process::id() as i32).unwrap();
         assert_eq!(own.parent, std::os::unix::process::parent_id() as i32);
     }
-}
-
-/// Who that is is not known here.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn parent_of(_pid: i32) -> Option<i32> {
-    None
 }

@@ -52,9 +52,10 @@ mod linux {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(test, not(target_os = "linux")))]
 mod other {
     use std::io;
+    use std::time::Instant;
 
     /// The runtime's timer.
     pub(crate) struct Pacer;
@@ -68,5 +69,31 @@ mod other {
             tokio::time::sleep_until(moment.into()).await;
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    const WAIT: Duration = Duration::from_millis(5);
+
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn the_kernel_s_timer_waits_until_the_moment() {
+        let pacer = super::linux::Pacer::new().unwrap();
+        let (begin, moment) = (Instant::now(), Instant::now() + WAIT);
+        pacer.until(moment).await.unwrap();
+        assert!(Instant::now() >= moment);
+        pacer.until(begin).await.unwrap(); // a moment that has passed
+    }
+
+    #[tokio::test]
+    async fn the_runtime_s_timer_waits_until_the_moment() {
+        let pacer = super::other::Pacer::new().unwrap();
+        let (begin, moment) = (Instant::now(), Instant::now() + WAIT);
+        pacer.until(moment).await.unwrap();
+        assert!(Instant::now() >= moment);
+        pacer.until(begin).await.unwrap(); // a moment that has passed
     }
 }

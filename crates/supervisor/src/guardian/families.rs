@@ -2,19 +2,19 @@
 //! its group.
 //!
 //! Whatever detaches itself becomes a child of the guardian, which is its subreaper. Whose it was says its environment:
-//! each instance gets an unguessable [`MARK`] that everything it starts inherits. A process that has emptied its
-//! environment is known if it was below the instance when that was told to end; otherwise it ends with the last
-//! instance that is old enough to have started it.
+//! each instance gets an unguessable [`MARK`](super::message::MARK) that everything it starts inherits. A process that
+//! has emptied its environment is known if it was below the instance when that was told to end; otherwise it ends with
+//! the last instance that is old enough to have started it.
 //!
 //! Nobody is waited for: what is killed becomes a child of the guardian if it was not, its end is a SIGCHLD, and that
 //! is the time for the next look, until one finds nothing.
 
-use super::message::MARK;
 use rustix::process::Pid;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// The process that the guardian knows an instance by.
 #[derive(Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux finds what has left its group"))]
 pub(super) struct Leader {
     pub(super) id: u64,
     /// What everything that it starts has in its environment; none: what is left of it is not looked for.
@@ -32,7 +32,8 @@ pub(super) use linux::Families;
 pub(crate) use linux::kill_marked;
 
 /// Without a subreaper nobody knows what has left its group.
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(target_os = "linux", expect(dead_code, reason = "compiled in tests, so that it keeps compiling"))]
 mod elsewhere {
     use crate::guardian::families::{Leader, Leaders, Pid};
     use std::collections::HashSet;
@@ -61,10 +62,12 @@ pub(crate) use elsewhere::kill_marked;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use crate::guardian::families::{HashMap, HashSet, Leader, Leaders, MARK, Pid};
+    use crate::guardian::families::{HashMap, Leader, Leaders, Pid};
+    use crate::guardian::message::MARK;
     use crate::limits::{KILL_TIMEOUT, MAX_ENVIRONMENT, MAX_FAMILY};
     use crate::processes;
     use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+    use std::collections::HashSet;
     use std::fs::{self, File};
     use std::io::Read;
     use std::time::{Duration, Instant};
