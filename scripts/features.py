@@ -2,7 +2,8 @@
 """Checks published crates with each of their features alone, with none, and with all; and that none of them needs std
 where it says so. A warning is a failure.
 
-    features.py             with the compiler at hand
+    features.py             with the compiler at hand, without what compiles aws-lc, which is minutes of C
+    features.py --every     likewise with aws-lc
     features.py --oldest    with the Rust that `rust-version` names, the default and all features only; it is installed
                             by rustup below target-tools. Crates without std are compiled for a processor without any.
 """
@@ -21,6 +22,8 @@ TARGET = ROOT / "target" / "features"
 CRATES = ("pilotlight-redis", "pilotlight-resp", "pilotlight-pipe", "pilotlight-redis-pools")
 # Those that need an allocator only: a program without std, and what has none by itself.
 WITHOUT_STD = {"pilotlight-resp": ROOT / "crates" / "resp" / "tests" / "no_std" / "Cargo.toml"}
+# Features whose C takes minutes to compile.
+DEAR = {"tls-aws-lc-rs"}
 BARE_TARGET = "thumbv7em-none-eabihf"
 OLDEST = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
 
@@ -32,13 +35,19 @@ def features():
     return {package["name"]: sorted(package["features"]) for package in json.loads(done.stdout)["packages"]}
 
 
-def combinations(names):
-    """Words for cargo: no feature, each alone, all. `default` is what is there anyway."""
-    alone = [name for name in names if name != "default"]
+def combinations(names, every):
+    """Words for cargo: no feature, each alone, all. `default` is what is there anyway; aws-lc only with `every`."""
+    alone = [name for name in names if name != "default" and (every or name not in DEAR)]
     if not alone:
         return [()]
     none = ("--no-default-features",)
-    return [none, *((*none, "--features", name) for name in alone), ("--all-features",)]
+    return [none, *((*none, "--features", name) for name in alone), of_all(names, every)]
+
+
+def of_all(names, every):
+    if every or not DEAR & set(names):
+        return ("--all-features",)
+    return ("--features", ",".join(name for name in names if name not in DEAR))
 
 
 def check(title, words, environment=None):
@@ -53,10 +62,10 @@ def check(title, words, environment=None):
     return is_good
 
 
-def all_features():
+def all_features(every):
     known = features()
     for name in CRATES:
-        for words in combinations(known[name]):
+        for words in combinations(known[name], every):
             yield check(f"{name} {' '.join(words)}", ["check", "--lib", "--package", name, *words])
     for name, manifest in WITHOUT_STD.items():
         yield check(f"{name} in a program without std", ["check", "--manifest-path", str(manifest)])
@@ -80,7 +89,9 @@ def with_oldest():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--oldest", action="store_true", help="with the Rust that `rust-version` names")
-    results = list(with_oldest() if parser.parse_args().oldest else all_features())
+    parser.add_argument("--every", action="store_true", help="aws-lc as well")
+    options = parser.parse_args()
+    results = list(with_oldest() if options.oldest else all_features(options.every))
     if not all(results):
         sys.exit(f"features: {results.count(False)} of {len(results)} combinations failed")
 

