@@ -179,7 +179,6 @@ class Handshakes(Tls):
         self.assertIn("127.0.0.1", self.curl(gateway))
         self.assertIn("127.0.0.1", self.curl(gateway, "--tls-max", "1.2"))
 
-
     def test_alpn(self):
         gateway = self.gateway
         for offered, agreed in ((["http/1.1"], "http/1.1"), (["http/1.1", "h2"], "h2")):
@@ -193,7 +192,6 @@ class Handshakes(Tls):
             fields = json.loads((gateway.folder / "body").read_text())["fields"]
             self.assertIn(["x-forwarded-proto", "https"], [[name.lower(), value] for name, value in fields])
 
-
     def test_plain_http_is_told_what_is_wrong(self):
         gateway = self.gateway
         with Client(self.address(gateway)) as client:
@@ -205,7 +203,6 @@ class Handshakes(Tls):
         while garbage.recv(100):  # an alert, then the end
             pass
 
-
     def test_plain_http_is_told_in_the_middle_of_its_body(self):
         """Closed with bytes unread the connection would be reset, and the answer lost with it."""
         gateway = self.gateway
@@ -216,14 +213,12 @@ class Handshakes(Tls):
             self.assertIn("https://", self.assert_problem(client.answer("POST"), 400)["detail"])
             self.assertTrue(client.ended())
 
-
     def test_tls_to_the_plain_port_is_refused(self):
         gateway = self.gateway
         plain = socket.create_connection(gateway.address, timeout=20)
         self.addCleanup(plain.close)
         with self.assertRaises(ssl.SSLError):
             self.context().wrap_socket(plain, server_hostname="demo.test")
-
 
 
 class HandshakeSettings(Tls):
