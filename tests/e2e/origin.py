@@ -290,6 +290,20 @@ class Origin(socketserver.ThreadingMixIn, socketserver.TCPServer):
         sock, address = self.socket.accept()
         return sock, address or ("local", 0)
 
+    def forget(self):
+        """Clears the record of requests and closes `gate`, for the next test of a class that shares this origin."""
+        with self.lock:
+            self.seen.clear()
+            self.serials.clear()
+            self.gone = self.expected = 0
+        self.gate.clear()
+
+    def last_fields(self, target):
+        """The fields of the last request of `target`, by their names in lower case."""
+        with self.lock:
+            found = [fields for _, path, fields in self.seen if path == target][-1]
+        return {name.lower(): value for name, value in found}
+
     def requests(self, path):
         """The targets seen that begin with `path`."""
         with self.lock:
