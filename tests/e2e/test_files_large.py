@@ -232,7 +232,7 @@ class Slow(LargeCase):
         with path.open("wb") as file:
             file.truncate(2 << 30)
         self.gateway = self.start(Gateway(BINARY, config(route(root=str(self.root)), workers=1)))
-        done = threading.Event()
+        begun, enough, done = threading.Barrier(3, timeout=20), threading.Event(), threading.Event()
 
         def take():
             client, left = self.connect(), 2 << 30
@@ -240,7 +240,8 @@ class Slow(LargeCase):
             client.head()
             left -= len(client._inbox)
             buffer = bytearray(MIB)
-            while left > 0 and (count := client._sock.recv_into(buffer)):
+            begun.wait()
+            while not enough.is_set() and left > 0 and (count := client._sock.recv_into(buffer)):
                 left -= count
             done.set()
 
@@ -249,9 +250,11 @@ class Slow(LargeCase):
             thread.start()
         answered = 0
         with self.connect() as client:
-            while not done.is_set():
+            begun.wait()
+            while not done.is_set() and answered < 100:
                 self.assertEqual(client.request("GET", "/assets/data.json").body, b"{}")
                 answered += 1
+        enough.set()
         for thread in threads:
             thread.join()
         self.assertGreater(answered, 20)
