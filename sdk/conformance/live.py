@@ -355,13 +355,13 @@ def problem_of(gateway, size, check):
     return None
 
 
-def run(name, binary, service, checks, size, reruns):
+def run(name, binary, service, checks, size):
     config = CONFIG.format(command=command(shlex.split(service)), dir=quote(os.getcwd()))
     failed = 0
     with Gateway(binary, config) as gateway:
         for check in checks:
-            tries = results.of_tries(reruns, partial(problem_of, gateway, size), check)
-            failed += results.print_tries(f"{name} {check.__name__}", tries)
+            result = results.timed(partial(problem_of, gateway, size), check)
+            failed += results.print_result(f"{name} {check.__name__}", *result)
         if failed:
             said = [line[:300] for line in gateway.output().splitlines() if not line.startswith("demo#")]
             print("\n    | ".join(["the gateway's last words:", *said[-20:]]))
@@ -382,12 +382,11 @@ def main():
     parser.add_argument("--name", default="service", help="what to call it in the report")
     parser.add_argument("--only", help="checks whose name contains this")
     results.add_without(parser)
-    results.add_reruns(parser)
     parser.add_argument("--megabytes", type=int, default=64, help="size of the large bodies")
     options = parser.parse_args()
     checks = [one for one in CHECKS if (options.only or "") in one.__name__ and one.__name__ not in options.without]
     size = options.megabytes * 1024 * 1024
-    return run(options.name, options.pilotlight, options.service, checks, size, options.reruns)
+    return run(options.name, options.pilotlight, options.service, checks, size)
 
 
 if __name__ == "__main__":

@@ -210,12 +210,11 @@ def main():
     parser.add_argument("--only", help="transcripts whose name contains this")
     results.add_without(parser)
     results.add_jobs(parser)
-    results.add_reruns(parser)
     options = parser.parse_args()
     scripts = [one for one in transcript.load_folder(FOLDER, options.only) if one.name not in options.without]
     if not scripts:
         parser.error(f"no transcript in {FOLDER} is called *{options.only}*")
-    failed = results.print_all(scripts, partial(play, argv=shlex.split(options.cmd)), options.jobs, options.reruns)
+    failed = results.print_all(scripts, partial(play, argv=shlex.split(options.cmd)), options.jobs)
     print(f"{len(scripts) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
