@@ -1,4 +1,4 @@
-"""Plays transcripts, several at once in processes of their own, and prints each result as soon as it is known."""
+"""Plays transcripts, several at once in processes, and prints each result as soon as it is known."""
 
 import sys
 import time
@@ -12,14 +12,18 @@ def print_all(scripts, play, jobs):
     with ProcessPoolExecutor(jobs) as processes:
         # The order is that of the folder, so that two runs can be compared.
         for script, result in zip(scripts, processes.map(partial(timed, play), scripts)):
-            failed += print_result(f"{script.name} ({' '.join(script.rules)})", *result)
+            failed += print_result(title(script), *result)
     return failed
 
 
-def timed(play, script):
-    """Returns what `play(script)` returns, and the seconds that it took."""
+def title(script):
+    return f"{script.name} ({' '.join(script.rules)})"
+
+
+def timed(play, *arguments):
+    """Returns what `play(*arguments)` returns, and the seconds that it took."""
     begin = time.monotonic()
-    return play(script), time.monotonic() - begin
+    return play(*arguments), time.monotonic() - begin
 
 
 def print_result(name, problem, seconds):
