@@ -29,7 +29,7 @@ import time
 import xml.etree.ElementTree as xml
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
+from fnmatch import fnmatch
 
 import slow_tests
 import suites
@@ -246,7 +246,8 @@ def changed_since(base):
 
 
 def touched(paths, changed):
-    return any(Path(name).full_match(path) if "*" in path else f"{name}/".startswith(f"{path}/") for path in paths for name in changed)
+    """Whether a changed file is one of these files, or in one of these folders."""
+    return any(fnmatch(name, path) or name.startswith(f"{path}/") for path in paths for name in changed)
 
 
 def chosen_suites(options):

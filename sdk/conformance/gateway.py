@@ -11,7 +11,7 @@ from pathlib import Path
 
 import http1
 
-READY = re.compile(r"listening on http://([0-9.]+):(\d+)")
+READY = re.compile(rb"listening on http://([0-9.]+):(\d+)")
 KEPT_LINES = 20_000  # a bomb of processes complains some thousand times before it is stopped
 
 
@@ -95,16 +95,17 @@ class Gateway:
         return self.process.returncode
 
     def output(self):
-        """What the gateway and its services have said, newest lines last."""
-        return "\n".join(list(self._output))
+        """The last lines that the gateway and its services have written, newest last."""
+        return "\n".join(line.decode(errors="replace").rstrip() for line in list(self._output))
 
     def _read_output(self, stream):
-        for raw in stream:
-            line = raw.decode(errors="replace").rstrip()
+        for line in stream:
             self._output.append(line)
             found = READY.search(line)
             if found:
-                self._ready.put((found[1], int(found[2])))
+                self._ready.put((found[1].decode(), int(found[2])))
+                break
+        self._output.extend(stream)
         self._ready.put(None)
         stream.close()
 

@@ -344,7 +344,6 @@ def main():
     parser.add_argument("--pilotlight", required=True, help="the gateway's binary")
     parser.add_argument("--only", help="transcripts whose name contains this")
     results.add_jobs(parser)
-    results.add_reruns(parser)
     options = parser.parse_args()
     scripts = transcript.load_folder(FOLDER, options.only)
     if not scripts:
@@ -353,7 +352,7 @@ def main():
     for script in scripts:
         if script not in playable:
             print(f"skip {script.name}: needs to run as root")
-    failed = results.print_all(playable, partial(play, binary=options.pilotlight), options.jobs, options.reruns)
+    failed = results.print_all(playable, partial(play, binary=options.pilotlight), options.jobs)
     skipped = len(scripts) - len(playable)
     print(f"{len(playable) - failed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if failed else 0

@@ -1,19 +1,19 @@
-"""Plays the gateway against an SDK's demo service: every transcript of `service/`, each in a fresh process.
+"""Plays the gateway against an SDK's demo service: every transcript of `service/`.
 
-    run_service.py --cmd '/usr/bin/python3 sdk/python/demo.py' [--only NAME] [--without NAME] [--jobs N]
+Transcripts that end the service, or that measure it, have a process each. The others share one: its first connection
+stays open, and each transcript begins on a further shared connection.
+
+    run_service.py --cmd '/usr/bin/python3 sdk/python/demo.py' [--only NAME] [--without NAME] [--jobs N] [--fresh]
 """
 
 import argparse
-import os
-import secrets
-import select
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import frames
@@ -21,36 +21,27 @@ import pipe1
 import results
 import transcript
 import wires
-from notation import Mismatch, NotationError
-from player import Failure, Player
+from instance import Instance, Keeper, welcome
+from notation import Mismatch, NotationError, evaluate
+from player import DEFAULT_LIMIT, Failure, Player
 
 FOLDER = Path(__file__).parent / "service"
-EXIT_LIMIT = 8.0
 DEFAULT_MAX_OWN = 64
-WELCOME = b"PIPE/1\nworker=0\nmax_frame=65536\nservice=demo\ninstance=1\n"
-TAIL_LINES = 15
+# Commands of transcripts that end the process, or that depend on everything it has done.
+OF_A_WHOLE_PROCESS = {"exits", "signal", "memory-below", "accepts-own", "opens-no-connection"}
+PLAY_ERRORS = (Failure, Mismatch, NotationError, wires.TimedOut, wires.Closed, pipe1.ProtocolError, OSError)
+FIRST_WORKER = 100  # transcripts that name workers use numbers below
 
 
 class ServiceDirector:
-    """One running demo service, started as the gateway would start it."""
+    """The gateway's side of one transcript: the connections that the instance dials for it."""
 
-    def __init__(self, argv, folder):
-        self.variables = {"TOKEN": secrets.token_hex(16).encode()}
-        self._listener = wires.listen(folder / "gateway.sock")
-        self._waiting = []  # (wire, HELLO) that dialled in and that no line has asked for yet
+    def __init__(self, instance, worker=0, *waiting):
+        self.variables = {"TOKEN": instance.token, "WORKER": b"%d" % worker}
+        self._instance = instance
+        self._waiting = list(waiting)  # (wire, HELLO) that dialled in and that no line has asked for yet
         self._held = []
         self._max_own = DEFAULT_MAX_OWN
-        self._log = open(folder / "output.log", "wb+")
-        environment = dict(os.environ)
-        environment.update(
-            PILOTLIGHT_SOCKET=str(folder / "gateway.sock"),
-            PILOTLIGHT_TOKEN=self.variables["TOKEN"].decode(),
-            PILOTLIGHT_SERVICE="demo",
-            PILOTLIGHT_INSTANCE="1",
-        )
-        self._process = subprocess.Popen(
-            argv, env=environment, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, start_new_session=True
-        )
 
     def open(self, step, line, deadline):
         """The connection whose HELLO is the one that the line expects."""
@@ -68,19 +59,18 @@ class ServiceDirector:
                 wire.name = step.wire
                 return wire
             try:
-                self._waiting.append(self._accept(deadline))
+                self._waiting.append(self._instance.accept(deadline))
             except wires.TimedOut as error:
                 raise Mismatch("\n    ".join([str(error)] + reasons)) from None
 
     def again(self, step, line, wire, deadline):
         """The wire itself when more comes on it, or a new connection with this HELLO, welcomed (P-25: either may be)."""
         while not any(self._fits(line, hello) for _, hello in self._waiting):
-            if wire.has_more(self._listener, deadline):
+            if wire.has_more(self._instance.listener, deadline):
                 return wire
-            self._waiting.append(self._accept(deadline))
+            self._waiting.append(self._instance.accept(deadline))
         new = self.open(step, line, deadline)
-        new.queue(pipe1.encode(pipe1.Frame(pipe1.TYPES["WELCOME"], 0, 0, WELCOME)))
-        new.flush(deadline)
+        welcome(new, self.variables["WORKER"], deadline)
         return new
 
     def _fits(self, line, hello):
@@ -95,22 +85,22 @@ class ServiceDirector:
         if step.action != "process":
             raise NotationError(f"{step.text!r} is for the gateway's transcripts")
         if verb == "exits":
-            status = self._wait(deadline)
+            status = self._instance.wait(deadline)
             if rest and status != int(rest[0]):
                 raise Mismatch(f"the service ended with status {status}, expected {rest[0]}")
         elif verb == "signal":
-            os.kill(self._process.pid, getattr(signal, "SIG" + rest[0]))
+            self._instance.signal(getattr(signal, "SIG" + rest[0]))
         elif verb == "runs":
-            if self._process.poll() is not None:
-                raise Mismatch(f"the service has ended with status {self._process.returncode}")
+            if self._instance.status() is not None:
+                raise Mismatch(f"the service has ended with status {self._instance.status()}")
         elif verb == "memory-below":
-            used, limit = resident_mib(self._process.pid), int(rest[0])
+            used, limit = self._instance.resident_mib(), int(rest[0])
             if used > limit:
                 raise Mismatch(f"the service uses {used} MiB, expected less than {limit}")
         elif verb == "accepts-own":
             self._accept_all_own(deadline)
         elif verb == "opens-no-connection":
-            if select.select([self._listener], [], [], 0)[0]:
+            if self._instance.has_dialled():
                 raise Mismatch("the service dialled a connection that nobody asked for")
         else:
             raise NotationError(f"{step.text!r} is no command")
@@ -118,105 +108,148 @@ class ServiceDirector:
     def _accept_all_own(self, deadline):
         """Accepts as many own connections as the instance's HELLO allows."""
         for count in range(self._max_own):
-            wire, hello = self._accept(deadline)
+            wire, hello = self._instance.accept(deadline)
+            self._held.append(wire)
             if frames.view(hello)[1].count((b"kind", b"own")) != 1:
                 raise Mismatch(f"connection {count + 1} says {hello}, expected kind=own")
-            wire.queue(pipe1.encode(pipe1.Frame(pipe1.TYPES["WELCOME"], 0, 0, WELCOME)))
-            wire.flush(deadline)
-            self._held.append(wire)
+            welcome(wire, self.variables["WORKER"], deadline)
 
     def web(self, step, _deadline):
         raise NotationError(f"{step.text!r} is for the gateway's transcripts")
 
-    def finish(self):
-        """P-33: when the gateway is gone the service exits by itself."""
-        for wire in self._held + [wire for wire, _ in self._waiting]:
-            wire.close()
-        self._listener.close()
-        try:
-            self._wait(time.monotonic() + EXIT_LIMIT)
-        except wires.TimedOut:
-            raise Failure(f"P-33: still running {EXIT_LIMIT:.0f} s after its last connection was closed") from None
-
-    def kill(self):
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._listener.close()
-
-    def output_tail(self):
-        self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, self._log.tell() - 8192))
-        return self._log.read().decode(errors="replace").splitlines()[-TAIL_LINES:]
-
     def close(self):
-        self.kill()
         for wire in self._held + [wire for wire, _ in self._waiting]:
             wire.close()
-        self._log.close()
-
-    def _accept(self, deadline):
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise wires.TimedOut("no (further) connection with this HELLO came in time")
-            if self._process.poll() is not None:
-                raise wires.TimedOut(f"the service ended with status {self._process.returncode}")
-            if select.select([self._listener], [], [], min(left, 0.2))[0]:
-                break
-        sock, _ = self._listener.accept()
-        wire = wires.Wire("new connection", sock, lambda frame: frames.check_frame(frame, from_service=True))
-        try:
-            return wire, wire.next_frame(deadline)  # P-1: the first frame is HELLO, or no line matches it
-        except BaseException:
-            wire.close()
-            raise
-
-    def _wait(self, deadline):
-        try:
-            return self._process.wait(max(0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise wires.TimedOut("the service did not exit in time") from None
-
-
-def resident_mib(pid):
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) // 1024
-    raise NotationError("this system does not tell the memory of a process")
 
 
 def play(script, argv):
-    """None, or what went wrong."""
-    with tempfile.TemporaryDirectory(prefix="pipe1-") as folder:
-        director = ServiceDirector(argv, Path(folder))
+    """Plays a transcript with a new process; returns `None`, or what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="pipe1-") as folder, closing(Instance(argv, Path(folder))) as instance:
+        director = ServiceDirector(instance)
         player = Player(script, "gateway", director, director.variables)
         try:
             player.run()
             player.close()
-            director.finish()
-        except Failure as failure:
-            director.kill()
-            return "\n    | ".join([str(failure)] + director.output_tail())
+            director.close()
+            instance.leave()
+        except PLAY_ERRORS as error:
+            return report(error, instance)
         finally:
             player.close()
             director.close()
     return None
 
 
+def report(error, instance):
+    """Kills the instance; returns the text of the error and the end of the instance's output."""
+    instance.kill()
+    return "\n    | ".join([str(error)] + instance.output_tail())
+
+
+class SharedProcess:
+    """A process of the service that plays one transcript after the other. After a failure the next one is new.
+
+    Each transcript has another worker, so the instance cannot answer it on a connection of an earlier transcript.
+    """
+
+    def __init__(self, argv):
+        self._argv = argv
+        self._open = ExitStack()
+        self._instance = None
+        self._keeper = None
+        self._played = []
+
+    @property
+    def pid(self):
+        return self._instance.pid
+
+    def play(self, script):
+        """Returns `None`, or what went wrong."""
+        if self._instance is None:
+            folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="pipe1-"))
+            self._instance = self._open.enter_context(closing(Instance(self._argv, Path(folder))))
+        try:
+            self._play(script)
+        except PLAY_ERRORS as error:
+            return self._fail(error)
+        self._played.append(script.name)
+        return None
+
+    def leave(self):
+        """Expects the process to exit by itself when its last connection is closed; returns what `play` returns."""
+        try:
+            if self._instance is not None:
+                self._leave()
+        except PLAY_ERRORS as error:
+            return self._fail(error)
+        return None
+
+    def _play(self, script):
+        worker, deadline = FIRST_WORKER + len(self._played), time.monotonic() + DEFAULT_LIMIT
+        if self._keeper is None:
+            self._keeper = self._open.enter_context(closing(Keeper(self._instance, deadline)))
+        director = ServiceDirector(self._instance, worker, self._keeper.further(worker, deadline))
+        player = Player(script, "gateway", director, director.variables)
+        try:
+            player.run()
+        finally:
+            player.close()
+            director.close()
+        self._keeper.check(time.monotonic() + DEFAULT_LIMIT)
+
+    def _leave(self):
+        self._keeper.close()
+        self._instance.leave()
+        self._close()
+
+    def _fail(self, error):
+        problem = report(error, self._instance)
+        if self._played:
+            problem += f"\n    This process had played {', '.join(self._played)}; --fresh starts a process for each transcript."
+        self._close()
+        return problem
+
+    def _close(self):
+        self._open.close()
+        self._instance, self._keeper, self._played = None, None, []
+
+
+def needs_own_process(script):
+    commands = {step.data[0] for step in script.steps if step.action == "process"}
+    return "own-process" in script.needs or bool(commands & OF_A_WHOLE_PROCESS)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cmd", required=True, help="the demo service's command line")
     parser.add_argument("--only", help="transcripts whose name contains this")
+    parser.add_argument("--fresh", action="store_true", help="a process for each transcript")
     results.add_without(parser)
     results.add_jobs(parser)
-    results.add_reruns(parser)
     options = parser.parse_args()
     scripts = [one for one in transcript.load_folder(FOLDER, options.only) if one.name not in options.without]
     if not scripts:
         parser.error(f"no transcript in {FOLDER} is called *{options.only}*")
-    failed = results.print_all(scripts, partial(play, argv=shlex.split(options.cmd)), options.jobs, options.reruns)
-    print(f"{len(scripts) - failed} passed, {failed} failed")
+    return run(scripts, shlex.split(options.cmd), options.fresh, options.jobs)
+
+
+def run(scripts, argv, is_fresh, jobs):
+    """Plays all scripts and prints their results in the order of the folder; returns the exit status."""
+    alone = [script for script in scripts if is_fresh or needs_own_process(script)]
+    together = [script for script in scripts if script not in alone]
+    shared, pending = SharedProcess(argv), {}
+    with ThreadPoolExecutor(1) as lane, ThreadPoolExecutor(max(1, jobs - 1)) as others:
+        for script in together:
+            pending[script.name] = lane.submit(results.timed, shared.play, script)
+        end = lane.submit(results.timed, shared.leave)
+        for script in alone:
+            executor = others if jobs > 1 else lane
+            pending[script.name] = executor.submit(results.timed, play, script, argv)
+        failed = sum(results.print_result(results.title(script), *pending[script.name].result()) for script in scripts)
+        if together:
+            failed += results.print_result("the shared process exits (P-33)", *end.result())
+    count = len(scripts) + bool(together)
+    print(f"{count - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

@@ -73,9 +73,44 @@ def demo_gateway(*blocks, dev=True, **settings):
 
 
 class TestCase(unittest.TestCase):
-    """`self.start(gateway)` stops it at the end of the test."""
+    """A test with gateways: `self.start` starts one for the test, `cls.share` one for all tests of the class.
+
+    A class shares its gateway where its tests only send requests. Each test then uses paths, cache keys and users that no
+    other test uses, and reads the log from `len(gateway.output())` before its request on. A class is the unit that a
+    worker of pytest-xdist runs, so it takes a few seconds, and at most 20.
+
+    A test starts its own gateway if it stops, kills or reloads one, or if it depends on a fresh one: it asserts counters,
+    processes, memory, connections or the whole log since the start, or it fills a limit that other tests need. Such
+    tests form a separate class, without `share`, if the others can share.
+    """
+
+    _shared = ()
+
+    @classmethod
+    def share(cls, server):
+        """Starts `server` (a gateway, or another object with `start` and `stop`) for all tests of the class.
+
+        For `setUpClass`: `cls.gateway = cls.share(demo_gateway())`. It stops after the last test of the class.
+        """
+        cls.addClassCleanup(server.stop)
+        cls._shared = (*cls._shared, server)
+        return server.start()
+
+    def setUp(self):
+        """Fails if a shared server has ended; the cleanup fails the test during which it ended."""
+        self._assert_shared_run()
+        self.addCleanup(self._assert_shared_run)
+
+    def _assert_shared_run(self):
+        for server in self._shared:
+            process = getattr(server, "process", None)
+            status = process.poll() if process else None
+            if status is not None:
+                said = "\n".join(server.output().splitlines()[-20:])
+                self.fail(f"the {type(server).__name__} that {type(self).__name__} shares ended with {status}:\n{said}")
 
     def start(self, gateway):
+        """Starts `gateway` for this test only: it stops at the end of the test."""
         self.addCleanup(gateway.stop)
         return gateway.start()
 

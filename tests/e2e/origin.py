@@ -22,6 +22,7 @@ the test (`with Origin() as origin`), where its requests can be looked at.
     /ws                             WebSocket echo
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -38,6 +39,12 @@ from urllib.parse import parse_qsl, urlsplit
 import websocket
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
+
+
+@functools.cache
+def numbered_lines(size):
+    """The body of `/text?bytes=size`."""
+    return b"".join(b"this is line %d of many\n" % number for number in range(size // 20 + 1))[:size]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -143,11 +150,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def on_blob(self):
         self.answer(200, random.Random(1).randbytes(int(self.argument("bytes", 0))))
+
     def on_text(self):
         with self.server.lock:
             self.server.serials[self.path] += 1
         size = int(self.argument("bytes", 10_000))
-        text = b"".join(b"this is line %d of many\n" % number for number in range(size // 20 + 1))[:size]
+        text = numbered_lines(size)
         fields = [tuple(map(str.strip, value.split(":", 1))) for name, value in self.query if name == "h"]
         etag = dict((name.lower(), value) for name, value in fields).get("etag")
         if self.argument("validate") and self.headers.get("if-none-match", "").removeprefix("W/") == etag:
@@ -289,6 +297,20 @@ class Origin(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def get_request(self):
         sock, address = self.socket.accept()
         return sock, address or ("local", 0)
+
+    def forget(self):
+        """Clears the record of requests and closes `gate`, for the next test of a class that shares this origin."""
+        with self.lock:
+            self.seen.clear()
+            self.serials.clear()
+            self.gone = self.expected = 0
+        self.gate.clear()
+
+    def last_fields(self, target):
+        """The fields of the last request of `target`, by their names in lower case."""
+        with self.lock:
+            found = [fields for _, path, fields in self.seen if path == target][-1]
+        return {name.lower(): value for name, value in found}
 
     def requests(self, path):
         """The targets seen that begin with `path`."""

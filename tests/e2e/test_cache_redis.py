@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from harness import BINARY, Client, Cut, Gateway, TestCase, config, eventually, in_threads, route, service, setUpModule
-from load import Clients
+from load import THINK_TIME, Clients
 from redis_servers import Cluster, Server, SlowProxy
 
 __all__ = ["setUpModule"]
@@ -60,18 +60,19 @@ class Pages(BaseHTTPRequestHandler):
 class Load(Clients):
     """Clients of some gateways. Each knows the versions that it has made itself, and notes every answer that is wrong, late or none."""
 
-    def __init__(self, gateways, clients=6):
+    def __init__(self, gateways, clients=6, think_time=0.0):
         self.gateways, self.wrong, self.failed = gateways, [], []
         self.times = []  # (when it ended, seconds)
         self.hits = Counter()
         self._clients = clients
-        super().__init__(clients)
+        super().__init__(clients, think_time)
 
     def _run(self, number):
         # Who changes a page is the only one to do so, and asks the gateway that he has told: that one must know at once.
         mine = TARGETS[number :: self._clients]
         known, turn, clients = defaultdict(int), 0, {}
         while not self._stop.is_set():
+            self._think()
             turn += 1
             own = turn % 2 == 0
             target = mine[turn // 2 % len(mine)] if own else TARGETS[(turn * 7 + number) % len(TARGETS)]
@@ -306,7 +307,7 @@ class Faults(RedisCase):
         for gateway in gateways:
             for target in TARGETS[:5]:
                 gateway.get(target)
-        with Load(gateways) as load:
+        with Load(gateways, think_time=THINK_TIME) as load:
             time.sleep(1.0)  # the load's duration, which is what is measured
             broken = time.monotonic()
             fault()

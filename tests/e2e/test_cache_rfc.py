@@ -5,7 +5,8 @@ import subprocess
 import unittest
 
 from harness import BINARY, ORIGIN, Gateway, config, eventually, in_threads, route, service, setUpModule
-from test_cache import CacheCase, make
+from origin import Origin
+from test_cache import CacheCase
 
 __all__ = ["setUpModule"]
 
@@ -17,58 +18,57 @@ SPARE = "Cache-Control: max-age=0, stale-if-error=60"
 
 class RulesCase(CacheCase):
     def with_settings(self, **settings):
+        """A gateway of this test, with these lines in `[cache]`."""
         lines = "".join(f'{name} = {value}\n' for name, value in settings.items())
         blocks = (service("web", url=self.origin.url), route(service="web", cache=True), "[cache]\n" + lines)
         self.gateway = self.start(Gateway(BINARY, config(*blocks)))
 
-    def count(self, target="/make"):
-        return len(self.origin.requests(target))
-
 
 class WhileRevalidate(RulesCase):
     def test_a_stale_answer_is_given_at_once_and_revalidated_once(self):
-        target = make(STALE, 'ETag: "a"', hold_after=1)
+        target = self.make(STALE, 'ETag: "a"', hold_after=1)
         self.serial(target)
         # The origin holds the second request, so whatever is answered now does not wait for it.
         answers = in_threads(20, lambda _: self.gateway.get(target))
         self.assertEqual({int(answer.body.split()[1]) for answer in answers}, {1})
         for answer in answers:
             self.assertRegex(self.status(answer), r"^pilotlight; hit; ttl=-?\d+; detail=stale-while-revalidate$")
-        self.assertTrue(eventually(lambda: self.count() == 2))
+        self.assertTrue(eventually(lambda: self.count(target) == 2))
         self.assertEqual(self.serial(target), 1)
-        self.assertEqual(self.count(), 2, "one request revalidates for all")
+        self.assertEqual(self.count(target), 2, "one request revalidates for all")
         self.origin.gate.set()
         self.assertTrue(eventually(lambda: self.serial(target) > 1), "what the refresh brought is given out")
 
     def test_the_refresh_is_conditional_and_whole(self):
-        target = make(STALE, 'ETag: "a"', validate=1)
+        target = self.make(STALE, 'ETag: "a"', validate=1)
         self.serial(target)
         answer = self.gateway.get(target, [("Range", "bytes=0-5"), ("If-Match", '"x"'), ("X-Mine", "1")])
         self.assertEqual((answer.status, answer.body), (206, b"serial"))
-        self.assertTrue(eventually(lambda: self.count() == 2))
-        fields = dict((name.lower(), value) for name, value in self.origin.seen[-1][2])
+        self.assertTrue(eventually(lambda: self.count(target) == 2))
+        fields = self.origin.last_fields(target)
         self.assertEqual((fields.get("if-none-match"), fields.get("x-mine")), ('"a"', "1"))
         self.assertFalse({"range", "if-match"} & fields.keys())
 
     def test_a_failing_refresh_leaves_the_stale_answer(self):
-        target = make(STALE, fail_after=1)
+        target = self.make(STALE, fail_after=1)
         self.serial(target)
         for asked in range(2, 4):
             # Asked again and again: while one refresh is under way no other begins.
-            self.assertTrue(eventually(lambda: self.serial(target) == 1 and self.count() >= asked))
+            self.assertTrue(eventually(lambda: self.serial(target) == 1 and self.count(target) >= asked))
         self.assertEqual(self.serial(target), 1)
 
     def test_a_gateway_stops_with_a_refresh_under_way(self):
-        target = make(STALE, hold_after=1)
+        self.gateway = self.start(self.gateway_to(self.origin))
+        target = self.make(STALE, hold_after=1)
         self.serial(target)
         self.serial(target)
-        self.assertTrue(eventually(lambda: self.count() == 2))
+        self.assertTrue(eventually(lambda: self.count(target) == 2))
         self.assertEqual(self.gateway.stop(), 0)
 
     def test_a_refresh_does_not_hold_up_the_stop_of_its_service(self):
         blocks = (service("web", argv=ORIGIN, transport="http", socket="tcp", drain_timeout="60s"), route(service="web", cache=True))
         gateway = self.start(Gateway(BINARY, config(*blocks), stop_limit=30.0))
-        target = make(STALE, hold_after=1)
+        target = self.make(STALE, hold_after=1)
         for _ in range(2):
             self.assertEqual(gateway.get(target).body.split()[1], b"1")
         # Its second request, which the origin holds for a minute, is there.
@@ -76,32 +76,32 @@ class WhileRevalidate(RulesCase):
         self.assertEqual(gateway.stop(), 0)
 
     def test_a_refresh_holds_no_connection(self):
-        target = make(STALE, hold_after=1)
+        target = self.make(STALE, hold_after=1)
         self.serial(target)
         with self.gateway.client() as client:
             answer = client.request("GET", target, [("Connection", "close")])
             self.assertIn("stale-while-revalidate", self.status(answer))
             self.assertTrue(client.ended(), "closed with the answer, while the refresh is under way")
-        self.assertTrue(eventually(lambda: self.count() == 2))
+        self.assertTrue(eventually(lambda: self.count(target) == 2))
         self.assertFalse(self.origin.gate.is_set())
 
     def test_only_with_the_services_word(self):
         for says in ("max-age=0", "max-age=0, stale-while-revalidate=60, must-revalidate", "s-maxage=0, stale-while-revalidate=60"):
-            target = make(f"Cache-Control: {says}", 'ETag: "a"')
+            target = self.make(f"Cache-Control: {says}", 'ETag: "a"')
             self.assertEqual([self.serial(target), self.serial(target)], [1, 2], says)
-        target = make(STALE, n="no-cache")
+        target = self.make(STALE, n="no-cache")
         self.serial(target)
         self.assertEqual(self.serial(target, [("Cache-Control", "no-cache")]), 2)
 
     def test_what_is_stale_belongs_to_its_user_too(self):
-        target = make(STALE, "Vary: Authorization")
+        target = self.make(STALE, "Vary: Authorization")
         for user in ("ann", "bob", "ann", "bob"):
             self.assertIn(f"for {user} ", self.gateway.get(target, [("Authorization", user)]).body.decode())
 
 
 class IfError(RulesCase):
     def test_a_stale_answer_in_place_of_503(self):
-        target = make(SPARE, fail_after=1)
+        target = self.make(SPARE, fail_after=1)
         self.serial(target)
         answer = self.gateway.get(target)
         self.assert_status(answer, 200)
@@ -117,7 +117,7 @@ class IfError(RulesCase):
             return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)
 
         # Stale because it was purged: nobody waits for others where each has to validate, as with max-age=0.
-        target = make("Cache-Control: max-age=60, stale-if-error=60", hold_after=1, fail_after=1)
+        target = self.make("Cache-Control: max-age=60, stale-if-error=60", hold_after=1, fail_after=1)
         self.serial(target)
         pilotlight("purge", "--all", "--soft")
 
@@ -130,48 +130,51 @@ class IfError(RulesCase):
 
         answers = in_threads(10, ask)[1:]
         self.assertEqual([(answer.status, answer.body.split()[1]) for answer in answers], [(200, b"1")] * 9)
-        self.assertEqual(self.count(), 2, "one of them asked for all")
+        self.assertEqual(self.count(target), 2, "one of them asked for all")
         collapsed = [answer for answer in answers if self.status(answer).endswith("; collapsed; detail=stale-if-error")]
         self.assertEqual(len(collapsed), 8, [self.status(answer) for answer in answers])
 
     def test_a_service_that_closes_or_is_gone(self):
-        target = make(SPARE, cut_after=1)
+        origin = Origin()
+        origin.__enter__()
+        self.addCleanup(origin.server_close)
+        self.gateway = self.start(self.gateway_to(origin))
+        target = self.make(SPARE, cut_after=1)
         self.serial(target)
         self.assertEqual(self.serial(target), 1)
-        self.origin.shutdown()
-        self.origin.server_close()
+        origin.__exit__()
         self.assertEqual(self.serial(target), 1)
-        self.assert_problem(self.gateway.get(make(SPARE, n="unstored", cut_after=0)), 502)
+        self.assert_problem(self.gateway.get(self.make(SPARE, n="unstored", cut_after=0)), 502)
 
     def test_not_without_permission(self):
         for says in ("max-age=0", "max-age=0, stale-if-error=60, must-revalidate", "no-cache, stale-if-error=60"):
-            target = make(f"Cache-Control: {says}", 'ETag: "a"', fail_after=1)
+            target = self.make(f"Cache-Control: {says}", 'ETag: "a"', fail_after=1)
             self.serial(target)
             self.assert_status(self.gateway.get(target), 503)
 
     def test_a_request_may_allow_it(self):
-        target = make("Cache-Control: max-age=0", 'ETag: "a"', fail_after=1)
+        target = self.make("Cache-Control: max-age=0", 'ETag: "a"', fail_after=1)
         self.serial(target)
         self.assertEqual(self.serial(target, [("Cache-Control", "stale-if-error=60")]), 1)
 
     def test_other_answers_are_answers(self):
-        target = make(SPARE, 'ETag: "a"')
+        target = self.make(SPARE, 'ETag: "a"')
         self.assertEqual([self.serial(target), self.serial(target)], [1, 2])
-        self.assert_status(self.gateway.get(make(SPARE, status=404)), 404)
+        self.assert_status(self.gateway.get(self.make(SPARE, status=404)), 404)
 
     def test_the_operator_may_allow_it(self):
         self.with_settings(stale_if_error='"1h"')
-        target = make("Cache-Control: max-age=0", 'ETag: "a"', fail_after=1)
+        target = self.make("Cache-Control: max-age=0", 'ETag: "a"', fail_after=1)
         self.serial(target)
         self.assertEqual(self.serial(target), 1)
-        target = make("Cache-Control: max-age=0, must-revalidate", 'ETag: "a"', fail_after=1)
+        target = self.make("Cache-Control: max-age=0, must-revalidate", 'ETag: "a"', fail_after=1)
         self.serial(target)
         self.assert_status(self.gateway.get(target), 503)
 
 
 class Ranges(RulesCase):
     def test_from_a_stored_response(self):
-        target = make("Cache-Control: max-age=60", 'ETag: "a"')
+        target = self.make("Cache-Control: max-age=60", 'ETag: "a"')
         whole = self.gateway.get(target).body
         size = len(whole)
         for asked, body, said in (("bytes=0-5", whole[:6], f"bytes 0-5/{size}"), ("bytes=-3", whole[-3:], f"bytes {size - 3}-{size - 1}/{size}"),
@@ -184,47 +187,47 @@ class Ranges(RulesCase):
         for fields in ([("Range", "bytes=0-1,3-4")], [("Range", "lines=1-2")], [("Range", "bytes=0-1"), ("If-Range", '"b"')]):
             answer = self.gateway.get(target, fields)
             self.assertEqual((answer.status, answer.body), (200, whole), fields)
-        self.assertEqual(self.count(), 1)
+        self.assertEqual(self.count(target), 1)
 
     def test_a_whole_answer_to_a_range_is_stored(self):
-        target = make("Cache-Control: max-age=60")
+        target = self.make("Cache-Control: max-age=60")
         self.assert_status(self.gateway.get(target, [("Range", "bytes=0-5")]), 200)
         self.assertEqual(self.gateway.get(target, [("Range", "bytes=0-5")]).body, b"serial")
-        self.assertEqual(self.count(), 1)
+        self.assertEqual(self.count(target), 1)
 
     def test_a_part_is_never_given_out_as_the_whole(self):
-        target = make("Cache-Control: max-age=60", "Content-Range: bytes 0-5/90", status=206)
+        target = self.make("Cache-Control: max-age=60", "Content-Range: bytes 0-5/90", status=206)
         self.assert_status(self.gateway.get(target, [("Range", "bytes=0-5")]), 206)
         self.gateway.get(target)
-        self.assertEqual(self.count(), 2)
+        self.assertEqual(self.count(target), 2)
 
 
 class Targeted(RulesCase):
     def test_the_targeted_field_alone_counts(self):
-        self.assert_stored(make("Cache-Control: no-store", "CDN-Cache-Control: max-age=60"))
-        self.assert_not_stored(make("Cache-Control: max-age=60", "CDN-Cache-Control: no-store"))
-        self.assert_not_stored(make("Cache-Control: max-age=60", "CDN-Cache-Control: private"))
-        self.assert_stored(make("Cache-Control: max-age=60", "CDN-Cache-Control: private, &&&"))
-        self.assert_not_stored(make("CDN-Cache-Control: max-age=60", "Set-Cookie: a=b"))
+        self.assert_stored(self.make("Cache-Control: no-store", "CDN-Cache-Control: max-age=60"))
+        self.assert_not_stored(self.make("Cache-Control: max-age=60", "CDN-Cache-Control: no-store"))
+        self.assert_not_stored(self.make("Cache-Control: max-age=60", "CDN-Cache-Control: private"))
+        self.assert_stored(self.make("Cache-Control: max-age=60", "CDN-Cache-Control: private, &&&"))
+        self.assert_not_stored(self.make("CDN-Cache-Control: max-age=60", "Set-Cookie: a=b"))
 
     def test_the_operators_list(self):
         self.with_settings(targets='["Pilot-Cache-Control"]')
-        self.assert_stored(make("CDN-Cache-Control: no-store", "Cache-Control: no-store", "Pilot-Cache-Control: max-age=60"))
-        self.assert_not_stored(make("CDN-Cache-Control: max-age=60", "Cache-Control: no-store"))
+        self.assert_stored(self.make("CDN-Cache-Control: no-store", "Cache-Control: no-store", "Pilot-Cache-Control: max-age=60"))
+        self.assert_not_stored(self.make("CDN-Cache-Control: max-age=60", "Cache-Control: no-store"))
 
 
 class Assumed(RulesCase):
     def test_heuristic_freshness(self):
-        self.assert_not_stored(make(LONG_AGO))
+        self.assert_not_stored(self.make(LONG_AGO))
         self.with_settings(max_heuristic='"1h"')
-        self.assert_stored(make(LONG_AGO, n=1))
-        answer = self.gateway.get(make(LONG_AGO, n=1))
+        self.assert_stored(self.make(LONG_AGO, n=1))
+        answer = self.gateway.get(self.make(LONG_AGO, n=1))
         self.assertIn("ttl=3", self.status(answer))  # 3600 less some seconds, not a tenth of 20 years
-        self.assert_not_stored(make(LONG_AGO, n=2), [("Cookie", "a=b")])
-        self.assert_not_stored(make(LONG_AGO, "Cache-Control: no-store"))
+        self.assert_not_stored(self.make(LONG_AGO, n=2), [("Cookie", "a=b")])
+        self.assert_not_stored(self.make(LONG_AGO, "Cache-Control: no-store"))
 
     def test_languages(self):
-        target = make("Cache-Control: max-age=60", "Vary: Accept-Language")
+        target = self.make("Cache-Control: max-age=60", "Vary: Accept-Language")
         self.with_settings(language_order='"ignored"')
         self.assertEqual(self.serial(target, [("Accept-Language", "en, de")]), 1)
         self.assertEqual(self.serial(target, [("Accept-Language", "de,EN")]), 1)
@@ -233,7 +236,7 @@ class Assumed(RulesCase):
 
 class Post(RulesCase):
     def test_an_answer_to_post_that_is_what_a_get_gets(self):
-        target = make("Cache-Control: max-age=60", "Content-Location: ")
+        target = self.make("Cache-Control: max-age=60", "Content-Location: ")
         self.assertEqual(self.gateway.request("POST", target, body=b"x").status, 200)
         self.assertEqual(self.serial(target), 1)
         self.assertEqual(self.serial(target, method="POST"), 2, "POST itself is never answered from memory")
@@ -242,14 +245,14 @@ class Post(RulesCase):
     def test_any_other(self):
         for number, fields in enumerate((["Cache-Control: max-age=60"], ["Content-Location: "], ["Cache-Control: max-age=60", "Content-Location: /other"],
                                          ["Cache-Control: max-age=60", "Content-Location: ", "Set-Cookie: a=b"])):  # fmt: skip
-            target = make(*fields, n=number)
+            target = self.make(*fields, n=number)
             self.gateway.request("POST", target, body=b"x")
             self.assertEqual(self.serial(target), 2, fields)
 
 
 class Interim(RulesCase):
     def test_early_hints_pass_and_are_not_stored(self):
-        target = make("Cache-Control: max-age=60", early=2)
+        target = self.make("Cache-Control: max-age=60", early=2)
         with self.gateway.client() as client:
             answer = client.request("GET", target)
             self.assertEqual([(one.status, one.get("link")) for one in answer.interim],
@@ -259,7 +262,7 @@ class Interim(RulesCase):
             self.assertEqual((again.interim, again.body, again.get("link")), ([], answer.body, None))
 
     def test_between_pipelined_answers(self):
-        targets = [make("Cache-Control: no-store", early=1, n=number) for number in range(4)]
+        targets = [self.make("Cache-Control: no-store", early=1, n=number) for number in range(4)]
         with self.gateway.client() as client:
             for target in targets:
                 client.send_head("GET", target)
@@ -270,7 +273,7 @@ class Interim(RulesCase):
                 self.assertLessEqual({one.status for one in answer.interim}, {103})
 
     def test_not_to_http_1_0(self):
-        target = make("Cache-Control: no-store", early=1)
+        target = self.make("Cache-Control: no-store", early=1)
         with self.gateway.client() as client:
             client.send(f"GET {target} HTTP/1.0\r\nHost: demo.test\r\n\r\n".encode())
             answer = client.answer()

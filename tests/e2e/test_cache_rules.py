@@ -26,12 +26,19 @@ class RuledCase(TestCase):
 
     RULES = {}
 
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        routes = [route(path, "web", cache=cache) for path, cache in cls.RULES.items()]
+        cls.gateway = cls.share(Gateway(BINARY, config(service("web", url=cls.origin.url), *routes, ADMIN)))
+
     def setUp(self):
-        self.origin = Origin()
-        self.origin.__enter__()
-        self.addCleanup(self.origin.__exit__)
-        routes = [route(path, "web", cache=cache) for path, cache in self.RULES.items()]
-        self.gateway = self.start(Gateway(BINARY, config(service("web", url=self.origin.url), *routes, ADMIN)))
+        super().setUp()
+        self.origin.forget()
+
+    def make(self, *fields, **arguments):
+        """A target that no other test requests. A field makes it so, as every rule here has `h` in its keys."""
+        return make(*fields, f"X-Test: {self._testMethodName}", **arguments)
 
     def body(self, target, *fields, method="GET"):
         return self.gateway.request(method, target, list(fields)).body.decode()
@@ -68,18 +75,18 @@ class Query(RuledCase):
     }
 
     def test_ignored_parameters_share_an_answer(self):
-        target = make(LONG, path="/ignore/make", query="id=1&b=2")
+        target = self.make(LONG, path="/ignore/make", query="id=1&b=2")
         self.assert_shared((target,), (f"{target}&utm_source=x",), (f"{target}&fbclid=1&utm_",),
                            (target.replace("id=1&b=2", "b=2&utm_x=1&id=1"),))  # fmt: skip
         self.assertEqual(self.asked(), 1)
 
     def test_the_service_sees_the_target_as_it_was_sent(self):
-        target = make(LONG, path="/ignore/make", query="z=1&utm_source=x&a=1")
+        target = self.make(LONG, path="/ignore/make", query="z=1&utm_source=x&a=1")
         self.body(target)
         self.assertEqual(self.origin.requests("/")[0], target)
 
     def test_a_hit_that_leaves_out_a_part_of_the_target_is_one_that_is_taken(self):
-        target = make(LONG, path="/ignore/make", query="b=2")
+        target = self.make(LONG, path="/ignore/make", query="b=2")
         self.assert_shared((target,), (f"{target}&utm_x=1",))
         self.assert_status(self.gateway.get(f"{target}&utm_x=<"), 400)
         # What is behind it is no part of the target: it is not what another one has stored.
@@ -87,22 +94,22 @@ class Query(RuledCase):
         self.assert_apart((fragment,))
 
     def test_what_counts_keeps_answers_apart(self):
-        target = make(LONG, path="/ignore/make", query="id=1")
+        target = self.make(LONG, path="/ignore/make", query="id=1")
         self.assert_apart((target,), (target.replace("id=1", "id=2"),), (f"{target}&id=2",), (f"{target}&UTM_source=1",),
                           (f"{target}&x=1;utm_source=2",), (f"{target}&utm_source=2;id=3",))  # fmt: skip
 
     def test_only_some_parameters(self):
-        target = make(LONG, path="/only/make", query="page=1")
+        target = self.make(LONG, path="/only/make", query="page=1")
         self.assert_shared((target,), (f"{target}&x=1",), (f"{target}&session=9&y",))
         self.assert_apart((f"{target}&page=2",), (f"{target}&p%61ge=2",), (f"{target}&PAGE=2",), (f"{target}&page[]=2",),
                           (f"{target}&x=1;page=2",))  # fmt: skip
 
     def test_without_rules_every_byte_counts(self):
-        target = make(LONG, path="/all/make", query="id=1")
+        target = self.make(LONG, path="/all/make", query="id=1")
         self.assert_apart((target,), (f"{target}&utm_source=x",), (f"{target}&",))
 
     def test_an_unsafe_request_and_a_purge_reach_the_key(self):
-        target = make(LONG, path="/ignore/make", query="b=1&a=1")
+        target = self.make(LONG, path="/ignore/make", query="b=1&a=1")
         other = target.replace("b=1&a=1", "a=1&utm_x=1&b=1")
         self.assert_shared((target,), (other,))
         self.body(other, method="POST")
@@ -112,9 +119,9 @@ class Query(RuledCase):
         self.assert_apart((target,))
 
     def test_a_location_is_invalidated_under_its_own_key(self):
-        target = make(LONG, path="/ignore/make", query="b=1&a=1")
+        target = self.make(LONG, path="/ignore/make", query="b=1&a=1")
         self.assert_shared((target,), (target,))
-        self.body(make(f"Location: {target}&utm_y=2", path="/all/make", status=201), method="POST")
+        self.body(self.make(f"Location: {target}&utm_y=2", path="/all/make", status=201), method="POST")
         self.assert_apart((target,))
 
 
@@ -125,7 +132,7 @@ class Fields(RuledCase):
     }
 
     def test_a_cookie_of_the_key(self):
-        target = make(LONG, path="/theme/make")
+        target = self.make(LONG, path="/theme/make")
         dark = ("Cookie", "theme=dark")
         self.assert_shared((target, dark), (target, ("Cookie", "a=1; theme=dark")), (target, dark))
         self.assertEqual(self.asked(), 1)
@@ -138,7 +145,7 @@ class Fields(RuledCase):
         self.assert_shared((target,), (target, ("Cookie", "a=1")))
 
     def test_an_unsafe_request_and_a_purge_reach_all_keys_of_a_url(self):
-        target = make(LONG, path="/theme/make")
+        target = self.make(LONG, path="/theme/make")
         users = [(target,), (target, ("Cookie", "theme=dark")), (target, ("Cookie", "theme=light; a=1"))]
         for take_back in (lambda: self.body(target, method="POST"),
                           lambda: self.cli("purge", f"http://demo.test{target}")):  # fmt: skip
@@ -149,7 +156,7 @@ class Fields(RuledCase):
         self.assert_apart(*users)
 
     def test_a_field_of_the_key(self):
-        target = make(LONG, path="/lang/make")
+        target = self.make(LONG, path="/lang/make")
         self.assert_apart((target,), (target, ("Accept-Language", "de")), (target, ("Accept-Language", "en")),
                           (target, ("Accept-Language", "")))  # fmt: skip
         before = self.asked()
@@ -158,19 +165,19 @@ class Fields(RuledCase):
         self.assertEqual(self.asked(), before)
 
     def test_fields_too_long_for_a_key_go_past(self):
-        target = make(LONG, path="/lang/make")
+        target = self.make(LONG, path="/lang/make")
         long = (target, ("Accept-Language", "x" * 5000))
         self.assert_apart(long, long)
         status = self.gateway.request("GET", target, [long[1]]).get("cache-status")
         self.assertEqual(status, "pilotlight; fwd=bypass; fwd-status=200; detail=key-too-long")
 
     def test_vary_cookie_needs_public_and_a_key_with_all_cookies(self):
-        public = make("Cache-Control: public, max-age=60", "Vary: Cookie", path="/theme/make")
+        public = self.make("Cache-Control: public, max-age=60", "Vary: Cookie", path="/theme/make")
         dark = ("Cookie", "theme=dark")
         self.assert_shared((public, dark), (public, dark))
         more = (public, ("Cookie", "theme=dark; session=1"))
         self.assert_apart(more, more)
-        silent = make(LONG, "Vary: Cookie", path="/theme/make")
+        silent = self.make(LONG, "Vary: Cookie", path="/theme/make")
         self.assert_apart((silent, dark), (silent, dark))
 
 
@@ -182,31 +189,31 @@ class Lifetimes(RuledCase):
     }
 
     def test_the_longest_lifetime(self):
-        answer = self.gateway.get(make("Cache-Control: max-age=6000", path="/short/make"))
+        answer = self.gateway.get(self.make("Cache-Control: max-age=6000", path="/short/make"))
         self.assertIn("stored; ttl=60", answer.get("cache-status").replace("ttl=60; stored", "stored; ttl=60"))
         self.assertEqual(answer.get("cache-control"), "max-age=6000")
 
     def test_errors_that_say_nothing_are_stored(self):
         for path, status in (("/short", 404), ("/short", 503), ("/errors", 404), ("/errors", 410), ("/errors", 500)):
-            target = make(path=f"{path}/make", status=status)
+            target = self.make(path=f"{path}/make", status=status)
             self.assert_shared((target,), (target,))
             self.assert_status(self.gateway.get(target), status)
 
     def test_other_errors_are_not(self):
         for path, status in (("/short", 451), ("/short", 401), ("/errors", 429), ("/errors", 403), ("/errors", 400),
                              ("/none", 404), ("/none", 503), ("/errors", 200)):  # fmt: skip
-            target = make(path=f"{path}/make", status=status)
+            target = self.make(path=f"{path}/make", status=status)
             self.assert_apart((target,), (target,))
 
     def test_the_services_word_wins(self):
         for said in ("no-store", "private", "max-age=0"):
-            target = make(f"Cache-Control: {said}", path="/errors/make", status=404)
+            target = self.make(f"Cache-Control: {said}", path="/errors/make", status=404)
             self.assert_apart((target,), (target,))
-        target = make("Set-Cookie: a=1", path="/errors/make", status=404)
+        target = self.make("Set-Cookie: a=1", path="/errors/make", status=404)
         self.assert_apart((target,), (target,))
 
     def test_errors_of_users_stay_theirs(self):
-        target = make(path="/errors/make", status=404)
+        target = self.make(path="/errors/make", status=404)
         for field in (("Cookie", "a=1"), ("Authorization", "Basic eDp5")):
             self.assert_apart((target, field), (target, field))
         self.assert_shared((target,), (target,))
@@ -222,7 +229,7 @@ class BypassAndStore(RuledCase):
     }
 
     def test_bypass(self):
-        target = make(LONG, path="/bypass/make")
+        target = self.make(LONG, path="/bypass/make")
         self.assert_shared((target,), (target,), (target, ("Cookie", "a=session")))
         for past in ((target, ("Cookie", "session=1")), (target, ("Cookie", "a=1; SESSION_id=2")),
                      (target, ("X-Preview", "")), (f"{target}&preview",), (f"{target}&x=1;preview=1",)):  # fmt: skip
@@ -237,44 +244,44 @@ class BypassAndStore(RuledCase):
         self.assert_shared((target,), (target,))
 
     def test_an_unsafe_request_past_the_cache_still_invalidates(self):
-        target = make(LONG, path="/bypass/make")
+        target = self.make(LONG, path="/bypass/make")
         self.assert_shared((target,), (target,))
         self.body(target, ("Cookie", "session=1"), method="POST")
         self.assert_apart((target,))
 
     def test_an_unsafe_request_that_offers_another_protocol_invalidates(self):
-        target = make(LONG, path="/bypass/make")
+        target = self.make(LONG, path="/bypass/make")
         self.assert_shared((target,), (target,))
         # As clients that would rather speak HTTP/2 do with their first request.
         self.body(target, ("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", ""), method="POST")
         self.assert_apart((target,))
 
     def test_an_unsafe_request_of_a_route_without_cache_invalidates_what_it_names(self):
-        page, grouped = make(LONG, path="/on/make"), make(LONG, 'Cache-Groups: "g"', path="/on/make")
+        page, grouped = self.make(LONG, path="/on/make"), self.make(LONG, 'Cache-Groups: "g"', path="/on/make")
         self.assert_shared((page,), (page,))
         self.assert_shared((grouped,), (grouped,))
-        self.body(make(f"Location: {page}", path="/off/make"), method="POST")
+        self.body(self.make(f"Location: {page}", path="/off/make"), method="POST")
         self.assert_apart((page,))
-        self.body(make('Cache-Group-Invalidation: "g"', path="/off/make"), method="POST")
+        self.body(self.make('Cache-Group-Invalidation: "g"', path="/off/make"), method="POST")
         self.assert_apart((grouped,))
 
     def test_what_may_be_stored(self):
         text = "Content-Type: text/plain"
-        stored = make(LONG, text, path="/store/make")
+        stored = self.make(LONG, text, path="/store/make")
         self.assert_shared((stored,), (stored,))
-        stored = make(LONG, text, path="/store/make", status=404)
+        stored = self.make(LONG, text, path="/store/make", status=404)
         self.assert_shared((stored,), (stored,))
         for fields, status, why in (
             ((LONG, text), 301, "route-status"),
             ((LONG, "Content-Type: application/json"), 200, "route-type"),
             ((LONG,), 200, "route-type"),
         ):
-            target = make(*fields, path="/store/make", status=status)
+            target = self.make(*fields, path="/store/make", status=status)
             self.assert_apart((target,), (target,))
             self.assertTrue(self.gateway.get(target).get("cache-status").endswith(f"detail={why}"))
 
     def test_large_answers(self):
-        target = make(LONG, "Content-Type: text/plain", path="/store/make")
+        target = self.make(LONG, "Content-Type: text/plain", path="/store/make")
         long = [("Accept-Language", "x" * 1200)]
         answers = [self.gateway.request("GET", target, long) for _ in range(2)]
         self.assertNotEqual(answers[0].body, answers[1].body)
@@ -294,15 +301,16 @@ class Users(RuledCase):
         cookies = ["", "user=ann", "user=bob", "user=ann; theme=dark", "theme=dark", "user=bob; admin=1", "user=ann user=bob"]
         said = ["", "Cache-Control: public", LONG, f"{LONG}, public", f"{LONG}, private", "Cache-Control: s-maxage=60"]
         shared = 0
+        client = self.enterContext(self.gateway.client())
         for step in range(900):
             words = chance.choice(said)
             fields = [words, chance.choice(["", "", "Vary: Cookie", "Vary: Authorization", "Set-Cookie: id=1"])]
             # Few targets, so that they meet.
             path, code = chance.choice("abcd"), chance.choice([200, 200, 200, 404])
-            target = make(*filter(None, fields), path=f"/{path}/make", status=code, query=f"n={step // 300}")
+            target = self.make(*filter(None, fields), path=f"/{path}/make", status=code, query=f"n={step // 300}")
             cookie, basic = chance.choice(cookies), chance.choice(["", "", "ann", "bob"])
             asks = [(name, value) for name, value in (("Cookie", cookie), ("Authorization", basic)) if value]
-            text = self.body(target, *asks)
+            text = client.request("GET", target, asks).body.decode()
             me, made_for = basic or cookie or "nobody", text.split(" for ")[1].rsplit("  ", 1)[0]
             if made_for == me:
                 continue
@@ -347,7 +355,7 @@ class Explained(RuledCase):
             ("Cache-Control: max-age=5000", 600, "max_ttl of the route"),
             ("X-Nothing: said", 60, "default_ttl of the route"),
         ):
-            target = make(field, "Vary: Accept-Language", "ETag: \"v\"", path="/shop/make")
+            target = self.make(field, "Vary: Accept-Language", "ETag: \"v\"", path="/shop/make")
             self.body(target, ("Accept-Language", "de"))
             told = self.explain(target, "Accept-Language: de")
             self.assertEqual(told["verdict"], "hit", told)
@@ -358,15 +366,15 @@ class Explained(RuledCase):
             self.assertEqual((other["verdict"], [one["chosen"] for one in other["variants"]]), ("miss", [False]))
 
     def test_errors_and_why_nothing_is_stored(self):
-        target = make(path="/shop/make", status=404)
+        target = self.make(path="/shop/make", status=404)
         self.body(target)
         self.assertEqual(self.explain(target)["stored"]["lifetime_by"], "errors of the route")
         for field, why in (("Set-Cookie: a=1", "set-cookie"), ("Cache-Control: private", "private")):
-            target = make(field, path="/shop/make")
+            target = self.make(field, path="/shop/make")
             self.body(target)
             self.assertEqual(self.explain(target)["last_not_stored"]["why"], why)
-        self.body(make(LONG, path="/shop/make", status=301))
-        told = self.explain(make(LONG, path="/shop/make", status=301))
+        self.body(self.make(LONG, path="/shop/make", status=301))
+        told = self.explain(self.make(LONG, path="/shop/make", status=301))
         self.assertEqual(told["last_not_stored"]["why"], "route-status")
 
     def test_the_rule_that_sends_a_request_past_the_cache(self):
@@ -374,7 +382,7 @@ class Explained(RuledCase):
         self.assertEqual((told["verdict"], told["bypassed_by"]), ("bypass", "bypass.cookies"))
 
     def test_text_for_people(self):
-        target = make(LONG, path="/shop/make")
+        target = self.make(LONG, path="/shop/make")
         self.body(target)
         text = self.cli("explain", f"http://demo.test{target}&utm_source=x")
         for line in ("cache     hit: a stored answer is fresh (RFC 9111 §4.2)\n", "key       http://demo.test/shop/make?h=",

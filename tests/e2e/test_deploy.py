@@ -13,7 +13,7 @@ import threading
 import unittest
 
 from harness import BINARY, HERE, PYTHON, ROOT, Gateway, config, route, service, setUpModule
-from load import Load
+from load import THINK_TIME, Load
 from test_operate import ADMIN, Operated
 
 __all__ = ["setUpModule"]
@@ -114,7 +114,7 @@ class Releases(Deploying):
                     ({"health": "404"}, "with status 404"),
                     ({"health": "silent"}, "was not answered"),
                 )
-                with Load(gateway.address, "/") as load:
+                with Load(gateway.address, "/", think_time=THINK_TIME) as load:
                     for number, (kind, why) in enumerate(cases):
                         told = self.deploy(gateway, self.release(gateway, f"bad{number}", **kind), code=1)
                         self.assertIn("is not used, and nothing has changed", told)
@@ -132,7 +132,7 @@ class Releases(Deploying):
                 gateway = self.begin(max_instances=2, concurrency=4, **speaks)
                 names = [self.deployed(gateway, self.release(gateway, "r0"))]
                 slow = []
-                with Load(gateway.address, "/") as load:
+                with Load(gateway.address, "/", think_time=THINK_TIME) as load:
                     for number in range(1, 6):
                         thread = threading.Thread(target=lambda: slow.append(gateway.get("/slow").status))
                         thread.start()

@@ -20,26 +20,40 @@ PROTOCOLS = ["fastcgi", "scgi", "uwsgi"]
 
 
 class CgiCase(TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="pilotlight-cgi-")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.notes = self.folder / "notes"
+    """`self.gateways` has a gateway for each protocol, which the tests of a class share; `self.serve` starts another."""
 
-    def serve(self, protocol, *more, way=None, **settings):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="pilotlight-cgi-")))
+        cls.gateways = {protocol: cls.share(cls.gateway_for(protocol)) for protocol in PROTOCOLS}
+
+    @classmethod
+    def notes(cls, protocol):
+        """The file in which the program notes how its requests ended."""
+        return cls.folder / f"{protocol}.notes"
+
+    @classmethod
+    def program(cls, protocol, **settings):
         argv = [PYTHON, "-B", str(HERE / "cgi_service.py"), protocol]
-        program = service("app", argv, transport=protocol, env={"NOTES": str(self.notes)}, **settings)
-        return self.start(Gateway(BINARY, config(program, route("/", "app", **(way or {})), *more)))
+        return service("app", argv, transport=protocol, env={"NOTES": str(cls.notes(protocol))}, **settings)
 
-    def noted(self, text):
-        return self.notes.exists() and text in self.notes.read_text().split("\n")
+    @classmethod
+    def gateway_for(cls, protocol, *more, way=None, **settings):
+        return Gateway(BINARY, config(cls.program(protocol, **settings), route("/", "app", **(way or {})), *more))
+
+    def serve(self, protocol, *more, **settings):
+        return self.start(self.gateway_for(protocol, *more, **settings))
+
+    def noted(self, protocol, text):
+        file = self.notes(protocol)
+        return file.exists() and text in file.read_text().split("\n")
 
 
 class Requests(CgiCase):
     def test_what_a_program_is_told(self):
         for protocol in PROTOCOLS:
             with self.subTest(protocol):
-                gateway = self.serve(protocol)
+                gateway = self.gateways[protocol]
                 fields = [("X-Two-Words", "a"), ("X-Two-Words", "b"), ("Cookie", "a=1"), ("Cookie", "b=2")]
                 fields += [("Proxy", "http://evil/"), ("X_User", "root"), ("Content-Type", "text/plain")]
                 answer = gateway.request("POST", "/a%20b/c?q=%C3%A9&x", fields, b"body", host="site.test:81")
@@ -74,10 +88,9 @@ class Requests(CgiCase):
     def test_a_prefix_that_is_cut_off_is_the_scripts_name(self):
         for protocol in PROTOCOLS:
             with self.subTest(protocol):
-                argv = [PYTHON, "-B", str(HERE / "cgi_service.py"), protocol]
-                program = service("app", argv, transport=protocol, env={"NOTES": str(self.notes)})
                 way = route("/app", "app", strip_prefix=True)
-                params = self.assert_json(self.start(Gateway(BINARY, config(program, way))).get("/app/x/y?z"))["params"]
+                gateway = self.start(Gateway(BINARY, config(self.program(protocol), way)))
+                params = self.assert_json(gateway.get("/app/x/y?z"))["params"]
                 self.assertEqual((params["SCRIPT_NAME"], params["PATH_INFO"]), ("/app", "/x/y"))
                 self.assertEqual(params["REQUEST_URI"], "/x/y?z")
 
@@ -90,7 +103,7 @@ class Requests(CgiCase):
         large = bytes(range(256)) * 4096 * 3
         for protocol in PROTOCOLS:
             with self.subTest(protocol):
-                gateway = self.serve(protocol)
+                gateway = self.gateways[protocol]
                 for body in [b"", b"x", large]:
                     found = self.assert_json(gateway.request("PUT", "/env", body=body))
                     self.assertEqual(found["body"], [len(body), hashlib.sha256(body).hexdigest()])
@@ -104,7 +117,7 @@ class Requests(CgiCase):
                 self.assertEqual(found["body"][0], 6)
 
     def test_a_long_body_of_unknown_length_is_refused(self):
-        gateway = self.serve("fastcgi")
+        gateway = self.gateways["fastcgi"]
         with gateway.client() as client:
             client.send_head("POST", "/env", [("Transfer-Encoding", "chunked")])
             client.send_chunk(b"x" * 100_000)
@@ -125,7 +138,7 @@ class Answers(CgiCase):
     def test_streams_go_both_ways(self):
         for protocol in PROTOCOLS:
             with self.subTest(protocol):
-                gateway = self.serve(protocol)
+                gateway = self.gateways[protocol]
                 with gateway.client() as client:
                     client.send_head("POST", "/stream", [("Content-Length", "80006")])
                     client.send(b"a" * 40_000)  # more than is held back
@@ -139,7 +152,7 @@ class Answers(CgiCase):
     def test_large_answers(self):
         for protocol in PROTOCOLS:
             with self.subTest(protocol):
-                gateway = self.serve(protocol)
+                gateway = self.gateways[protocol]
                 with gateway.client() as client:
                     for count in [0, 1, 20_000, 5_000_000]:
                         answer = client.request("GET", f"/large/{count}")
@@ -149,7 +162,7 @@ class Answers(CgiCase):
                     self.assert_status(client.request("GET", "/env"), 200)
 
     def test_heads(self):
-        gateway = self.serve("fastcgi")
+        gateway = self.gateways["fastcgi"]
         for status in ["404", "503", "201"]:
             answer = gateway.get(f"/status/{status}")
             self.assertEqual((answer.status, answer.body), (int(status), b"body"))
@@ -160,7 +173,7 @@ class Answers(CgiCase):
     def test_wrong_answers(self):
         for protocol in PROTOCOLS:
             with self.subTest(protocol):
-                gateway = self.serve(protocol)
+                gateway = self.gateways[protocol]
                 for path in ["/broken", "/nothing", "/status/abc", "/status/101"]:
                     self.assert_problem(gateway.get(path), 502)
                 try:
@@ -171,10 +184,10 @@ class Answers(CgiCase):
                 self.assert_status(gateway.get("/env"), 200)
 
     def test_overloaded(self):
-        self.assert_problem(self.serve("fastcgi").get("/busy"), 503)
+        self.assert_problem(self.gateways["fastcgi"].get("/busy"), 503)
 
     def test_standard_error_is_in_the_services_log(self):
-        gateway = self.serve("fastcgi")
+        gateway = self.gateways["fastcgi"]
         self.assertEqual(gateway.get("/stderr").body, b"ok")
         for line in ["first line", "second line"]:
             self.assert_eventually(
@@ -193,20 +206,22 @@ class Answers(CgiCase):
 
 class Running(CgiCase):
     def test_a_client_that_leaves_is_told_of(self):
-        for protocol, word in zip(PROTOCOLS, ["aborted", "closed", "closed"]):
+        words = dict(zip(PROTOCOLS, ["aborted", "closed", "closed"], strict=True))
+        for protocol, gateway in self.gateways.items():
+            with self.subTest(protocol), gateway.client() as client:
+                self.notes(protocol).unlink(missing_ok=True)
+                client.send_head("GET", "/abort")
+                self.assertEqual(next(client.body(client.head())), b"begun")
+        for protocol, word in words.items():
             with self.subTest(protocol):
-                self.notes.unlink(missing_ok=True)
-                gateway = self.serve(protocol)
-                with gateway.client() as client:
-                    client.send_head("GET", "/abort")
-                    self.assertEqual(next(client.body(client.head())), b"begun")
-                self.assert_eventually(lambda word=word: self.noted(word), word)
+                self.assert_eventually(lambda protocol=protocol, word=word: self.noted(protocol, word), word)
 
     def test_a_deadline_ends_a_request(self):
         gateway = self.serve("fastcgi", way={"timeout": "1s"})
+        self.notes("fastcgi").unlink(missing_ok=True)
         with self.assertRaises(Cut):
             gateway.get("/abort")
-        self.assert_eventually(lambda: self.noted("aborted"), "it was not told")
+        self.assert_eventually(lambda: self.noted("fastcgi", "aborted"), "it was not told")
 
     def test_connections_are_kept_if_that_is_wanted(self):
         gateway = self.serve("fastcgi", cgi={"keep_connections": 1})
@@ -215,7 +230,7 @@ class Running(CgiCase):
                 self.assertTrue(self.assert_json(client.request("GET", "/env"))["keep"])
             self.assertEqual(len(client.request("GET", "/large/2000000").body), 2_000_000)
             self.assert_status(client.request("GET", "/env"), 200)
-        self.assertFalse(self.assert_json(self.serve("fastcgi").get("/env"))["keep"])
+        self.assertFalse(self.assert_json(self.gateways["fastcgi"].get("/env"))["keep"])
 
     def test_an_instance_that_dies_is_replaced(self):
         for protocol in PROTOCOLS:
@@ -254,7 +269,7 @@ class Running(CgiCase):
     def test_explain_without_scripts(self):
         for protocol in PROTOCOLS:
             with self.subTest(protocol):
-                gateway = self.serve(protocol)
+                gateway = self.gateways[protocol]
                 command = [BINARY, "explain", "http://demo.test/a/b%20c?d", "--json"]
                 command += ["--config", gateway.folder / "pilotlight.toml"]
                 told = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=20).stdout)
@@ -275,18 +290,19 @@ class Running(CgiCase):
 
 
 class Files(CgiCase):
-    def site(self):
-        (self.folder / "store").mkdir()
-        (self.folder / "store" / "a b.txt").write_text("0123456789")
-        (self.folder / "secret").write_text("secret")
-        (self.folder / "store" / "out").symlink_to("../secret")
-        argv = [PYTHON, "-B", str(HERE / "cgi_service.py"), "fastcgi"]
-        block = service("app", argv, transport="fastcgi", env={"NOTES": str(self.notes)})
-        block += f'[services.app.cgi]\nsendfile = {{ "/private" = {json.dumps(str(self.folder / "store"))} }}\n'
-        return self.start(Gateway(BINARY, config(block, route("/", "app"))))
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        (cls.folder / "store").mkdir()
+        (cls.folder / "store" / "a b.txt").write_text("0123456789")
+        (cls.folder / "secret").write_text("secret")
+        (cls.folder / "store" / "out").symlink_to("../secret")
+        block = cls.program("fastcgi")
+        block += f'[services.app.cgi]\nsendfile = {{ "/private" = {json.dumps(str(cls.folder / "store"))} }}\n'
+        cls.site = cls.share(Gateway(BINARY, config(block, route("/", "app"))))
 
     def test_an_answer_names_a_file(self):
-        gateway = self.site()
+        gateway = self.site
         for field in [f"X-Sendfile: {self.folder}/store/a b.txt", "X-Accel-Redirect: /private/a%2520b.txt"]:
             with self.subTest(field):
                 answer = gateway.get("/send?" + field.replace(" ", "%20"))
@@ -299,7 +315,7 @@ class Files(CgiCase):
                 self.assertEqual((posted.status, posted.body), (200, b"0123456789"))
 
     def test_only_below_the_named_folders(self):
-        gateway = self.site()
+        gateway = self.site
         paths = [f"X-Sendfile:{self.folder}/secret", "X-Sendfile:/etc/passwd", "X-Sendfile:store/a b.txt"]
         paths += [f"X-Sendfile:{self.folder}/store/../secret", f"X-Sendfile:{self.folder}/store/out"]
         paths += ["X-Accel-Redirect:/private/../secret", "X-Accel-Redirect:/private/out", "X-Accel-Redirect:/other/x"]
@@ -309,7 +325,7 @@ class Files(CgiCase):
             self.assertEqual((answer.status, answer.body), (404, b""), path)
 
     def test_without_folders_the_field_passes(self):
-        answer = self.serve("fastcgi").get("/send?X-Accel-Redirect:/x")
+        answer = self.gateways["fastcgi"].get("/send?X-Accel-Redirect:/x")
         self.assertEqual((answer.body, answer.get("x-accel-redirect")), (b"not this", "/x"))
 
 

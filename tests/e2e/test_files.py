@@ -23,23 +23,25 @@ def route(path="/", **files):
 
 
 class FilesCase(TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="pilotlight-files-")
-        self.addCleanup(folder.cleanup)
-        self.root = Path(folder.name) / "root"
-        self.root.mkdir()
-        self.write("index.html", "<h1>home</h1>")
-        self.write("docs/index.html", "<h1>docs</h1>")
-        self.write("docs/a b/é.txt", "text")
-        self.write("assets/app-3f2a9c1b.js", "let a = 1;" * 1000)
-        self.write("assets/app.js", "let b = 2;" * 1000)
-        self.write("assets/data.json", "{}")
-        self.write("empty/.keep", "")
-        self.write("large.bin", LARGE)
-        self.write("zero.txt", "")
+    """A folder that the tests of a class share: a test that changes a file has one for itself."""
 
-    def write(self, name, content, age=3600):
-        path = self.root / name
+    @classmethod
+    def setUpClass(cls):
+        cls.root = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="pilotlight-files-"))) / "root"
+        cls.root.mkdir()
+        cls.write("index.html", "<h1>home</h1>")
+        cls.write("docs/index.html", "<h1>docs</h1>")
+        cls.write("docs/a b/é.txt", "text")
+        cls.write("assets/app-3f2a9c1b.js", "let a = 1;" * 1000)
+        cls.write("assets/app.js", "let b = 2;" * 1000)
+        cls.write("assets/data.json", "{}")
+        cls.write("empty/.keep", "")
+        cls.write("large.bin", LARGE)
+        cls.write("zero.txt", "")
+
+    @classmethod
+    def write(cls, name, content, age=3600):
+        path = cls.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(path.name + ".new")
         new.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -48,14 +50,25 @@ class FilesCase(TestCase):
         new.rename(path)
         return path
 
+    @classmethod
+    def share_files(cls):
+        """Shares a gateway that serves the folder on `/`."""
+        cls.gateway = cls.share(Gateway(BINARY, config(route(root=str(cls.root)))))
+
     def serve(self, path="/", *more, **files):
+        """Starts a gateway for this test only."""
         self.gateway = self.start(Gateway(BINARY, config(route(path, root=str(self.root), **files), *more)))
         return self.gateway
 
 
 class Whole(FilesCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.share_files()
+
     def test_types_bodies_and_lengths(self):
-        gateway = self.serve()
+        gateway = self.gateway
         for target, kind, name in [
             ("/", "text/html; charset=utf-8", "index.html"),
             ("/index.html", "text/html; charset=utf-8", "index.html"),
@@ -79,7 +92,7 @@ class Whole(FilesCase):
                     self.assertIsNone(answer.get("vary"))
 
     def test_folders(self):
-        gateway = self.serve()
+        gateway = self.gateway
         moved = gateway.get("/docs?a=1&b=%2F")
         self.assert_status(moved, 308)
         self.assertEqual(moved.get("location"), "/docs/?a=1&b=%2F")
@@ -102,7 +115,7 @@ class Whole(FilesCase):
             client.send(f"{method} {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
             return client.answer(method)
 
-        with self.serve().client() as client:
+        with self.gateway.client() as client:
             options = client.request("OPTIONS", "/zero.txt")
             self.assert_status(options, 204)
             self.assertEqual(options.get("allow"), "GET, HEAD, OPTIONS")
@@ -115,7 +128,7 @@ class Whole(FilesCase):
             self.assertEqual(client.request("GET", "/assets/data.json").body, b"{}")
 
     def test_broken_paths(self):
-        gateway = self.serve()
+        gateway = self.gateway
         for target in ("/%zz", "/%", "/%ff", "/%C3"):
             with self.subTest(target):
                 self.assert_problem(gateway.get(target), 400)
@@ -123,7 +136,7 @@ class Whole(FilesCase):
     def test_what_the_gateway_must_not_read(self):
         path = self.write("secret.txt", "x")
         path.chmod(0)
-        gateway = self.serve()
+        gateway = self.gateway
         if os.geteuid() == 0:
             self.assert_status(gateway.get("/secret.txt"), 200)  # root reads everything
         else:
@@ -158,8 +171,13 @@ class Whole(FilesCase):
 
 
 class Conditions(FilesCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.share_files()
+
     def test_not_modified(self):
-        gateway = self.serve()
+        gateway = self.gateway
         first = gateway.get("/assets/app.js")
         etag, date = first.get("etag"), first.get("last-modified")
         self.assertFalse(etag.startswith("W/"), etag)
@@ -179,20 +197,21 @@ class Conditions(FilesCase):
 
     def test_a_file_that_was_just_written_has_a_weak_tag(self):
         self.write("new.txt", "new", age=0)
-        gateway = self.serve()
+        gateway = self.gateway
         self.assertTrue(gateway.get("/new.txt").get("etag").startswith('W/"'))
         strong = lambda: gateway.get("/new.txt").get("etag").startswith('"')  # noqa: E731
         self.assertTrue(eventually(strong, 10))
 
     def test_a_change_is_seen(self):
-        gateway = self.serve()
-        first = gateway.get("/zero.txt")
-        self.write("zero.txt", "more", age=60)
-        self.assert_eventually(lambda: gateway.get("/zero.txt").body == b"more", "the change is seen")
-        other = lambda: gateway.get("/zero.txt").get("etag") != first.get("etag")  # noqa: E731
+        gateway = self.gateway
+        self.write("changing.txt", "")
+        first = gateway.get("/changing.txt")
+        self.write("changing.txt", "more", age=60)
+        self.assert_eventually(lambda: gateway.get("/changing.txt").body == b"more", "the change is seen")
+        other = lambda: gateway.get("/changing.txt").get("etag") != first.get("etag")  # noqa: E731
         self.assert_eventually(other, "each worker sees it")
-        (self.root / "zero.txt").unlink()
-        self.assert_eventually(lambda: gateway.get("/zero.txt").status == 404, "the file is gone")
+        (self.root / "changing.txt").unlink()
+        self.assert_eventually(lambda: gateway.get("/changing.txt").status == 404, "the file is gone")
 
     def test_a_folder_that_is_replaced_is_seen(self):
         releases = self.root.parent
@@ -207,8 +226,13 @@ class Conditions(FilesCase):
 
 
 class Ranges(FilesCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.share_files()
+
     def test_one(self):
-        gateway = self.serve()
+        gateway = self.gateway
         size = len(LARGE)
         for field, start, end in [
             ("bytes=0-0", 0, 1), ("bytes=5-9", 5, 10), ("bytes=1000000-", 1000000, size), ("bytes=-7", size - 7, size),
@@ -223,7 +247,7 @@ class Ranges(FilesCase):
         self.assertEqual((head.status, head.get("content-length")), (200, str(size)))
 
     def test_several(self):
-        gateway = self.serve()
+        gateway = self.gateway
         for target, content in (("/large.bin", LARGE), ("/assets/app.js", (self.root / "assets/app.js").read_bytes())):
             answer = gateway.get(target, [("Range", "bytes=0-4,10-14,-5")])
             self.assert_status(answer, 206)
@@ -238,7 +262,7 @@ class Ranges(FilesCase):
                 self.assertEqual(body, content[start:end])
 
     def test_what_does_not_count(self):
-        gateway = self.serve()
+        gateway = self.gateway
         etag = gateway.get("/large.bin").get("etag")
         for fields in ([("Range", "bytes=5-1")], [("Range", "lines=1-2")], [("Range", "bytes=0-9,5-")],
                        [("Range", "bytes=" + ",".join(f"{i * 2}-{i * 2}" for i in range(1000)))],

@@ -42,10 +42,11 @@ def links(folder):
 
 
 class LargeCase(FilesCase):
-    def setUp(self):
-        super().setUp()
-        self.data = content(5 * MIB + 4321)
-        self.write("big.bin", self.data)
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.data = content(5 * MIB + 4321)
+        cls.write("big.bin", cls.data)
 
     def connect(self, gateway=None, receive=None, timeout=20.0):
         """A client, perhaps one whose system takes little ahead of it."""
@@ -61,10 +62,15 @@ class LargeCase(FilesCase):
 
 
 class Whole(LargeCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.share_files()
+
     def test_every_size_is_whole(self):
         for size in SIZES:
             self.write(f"{size}.bin", content(size, size))
-        gateway = self.serve()
+        gateway = self.gateway
         with gateway.client() as client:
             for size in SIZES:
                 answer = client.request("GET", f"/{size}.bin")
@@ -72,7 +78,7 @@ class Whole(LargeCase):
                 self.assertTrue(answer.body == content(size, size), size)
 
     def test_ranges(self):
-        with self.serve().client() as client:
+        with self.gateway.client() as client:
             for start, end in (0, MIB), (1, 80 * KIB + 1), (4095, 3 * MIB + 5), (len(self.data) - MIB, len(self.data)):
                 answer = client.request("GET", "/big.bin", [("Range", f"bytes={start}-{end - 1}")])
                 self.assertEqual(answer.get("content-range"), f"bytes {start}-{end - 1}/{len(self.data)}")
@@ -85,7 +91,6 @@ class Whole(LargeCase):
             self.assertTrue(parts == [self.data[start:end] for start, end in ranges])
 
     def test_versions_methods_and_conditions(self):
-        self.serve()
         with self.connect() as client:
             for method in "HEAD", "GET", "HEAD":
                 answer = client.request(method, "/big.bin")
@@ -106,7 +111,6 @@ class Whole(LargeCase):
                     self.assertTrue(client.ended())
 
     def test_pipelined_behind_each_other(self):
-        self.serve()
         targets = ["/big.bin", "/zero.txt", "/large.bin", "/big.bin", "/assets/data.json", "/nothing", "/big.bin"]
         with self.connect() as client:
             for target in targets:
@@ -119,7 +123,6 @@ class Whole(LargeCase):
             self.assertEqual(client.answer("HEAD").get("content-length"), str(len(self.data)))
 
     def test_many_clients_at_once(self):
-        self.serve()
         clients = [self.connect(receive=8192 if number % 2 else None) for number in range(12)]
         for client in clients:
             client.send_head("GET", "/big.bin")
@@ -136,7 +139,6 @@ class Whole(LargeCase):
         self.assertTrue(all(body == self.data for body in bodies))
 
     def test_half_closed_clients_get_all_of_it(self):
-        self.serve()
         with self.connect(receive=8192) as client:
             client.send_head("GET", "/big.bin")
             client.shut()
@@ -232,7 +234,7 @@ class Slow(LargeCase):
         with path.open("wb") as file:
             file.truncate(2 << 30)
         self.gateway = self.start(Gateway(BINARY, config(route(root=str(self.root)), workers=1)))
-        done = threading.Event()
+        begun, enough, done = threading.Barrier(3, timeout=20), threading.Event(), threading.Event()
 
         def take():
             client, left = self.connect(), 2 << 30
@@ -240,7 +242,8 @@ class Slow(LargeCase):
             client.head()
             left -= len(client._inbox)
             buffer = bytearray(MIB)
-            while left > 0 and (count := client._sock.recv_into(buffer)):
+            begun.wait()
+            while not enough.is_set() and left > 0 and (count := client._sock.recv_into(buffer)):
                 left -= count
             done.set()
 
@@ -249,9 +252,11 @@ class Slow(LargeCase):
             thread.start()
         answered = 0
         with self.connect() as client:
-            while not done.is_set():
+            begun.wait()
+            while not done.is_set() and answered < 100:
                 self.assertEqual(client.request("GET", "/assets/data.json").body, b"{}")
                 answered += 1
+        enough.set()
         for thread in threads:
             thread.join()
         self.assertGreater(answered, 20)
@@ -362,16 +367,8 @@ class Filtered(LargeCase):
             self.assertTrue(gateway.get("/big.bin").body == self.data)
 
 
-class OverTls(Tls):
+class OverTls(Tls, LargeCase):
     """What is encrypted is read, and seen before it is sent."""
-
-    def setUp(self):
-        super().setUp()
-        FilesCase.setUp(self)
-        self.data = content(5 * MIB + 4321)
-        self.write("big.bin", self.data)
-
-    write = FilesCase.write
 
     def serve(self):
         return self.begin(f'[[routes]]\npath = "/"\nhttps = "allow"\nfiles = {json.dumps(str(self.root))}\n')

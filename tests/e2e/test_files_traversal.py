@@ -4,6 +4,7 @@ A corpus of paths times encodings, over HTTP/1.1 and HTTP/2, plain and with TLS;
 """
 
 import errno
+import functools
 import os
 import tempfile
 import threading
@@ -47,6 +48,7 @@ AROUND = [
 ]  # fmt: skip
 
 
+@functools.cache
 def corpus():
     """Paths without their first slash, each once."""
     seen = set()
@@ -77,29 +79,29 @@ def odd_paths():
 
 
 class TraversalCase(TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="pilotlight-files-")
-        self.addCleanup(folder.cleanup)
-        self.outside = Path(folder.name)
-        self.root = self.outside / "root"
-        (self.root / "sub" / "deep").mkdir(parents=True)
-        (self.root / ".git").mkdir()
-        (self.outside / "root-secret").mkdir()
+    @classmethod
+    def setUpClass(cls):
+        cls.outside = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="pilotlight-files-")))
+        cls.root = cls.outside / "root"
+        (cls.root / "sub" / "deep").mkdir(parents=True)
+        (cls.root / ".git").mkdir()
+        (cls.outside / "root-secret").mkdir()
         for hidden in ("canary.txt", "root/.env", "root/.git/config", "root/sub/.hidden", "root-secret/canary.txt"):
-            (self.outside / hidden).write_bytes(CANARY)
-        (self.root / "index.html").write_text("home")
-        (self.root / "sub" / "ok.txt").write_text("ok")
-        (self.root / ".well-known").mkdir()
-        (self.root / ".well-known" / "ok.txt").write_text("ok")
+            (cls.outside / hidden).write_bytes(CANARY)
+        (cls.root / "index.html").write_text("home")
+        (cls.root / "sub" / "ok.txt").write_text("ok")
+        (cls.root / ".well-known").mkdir()
+        (cls.root / ".well-known" / "ok.txt").write_text("ok")
         for name, target in {
-            "out.txt": "../canary.txt", "outdir": "..", "absolute": str(self.outside), "sub/up": "../..", "up": "..",
+            "out.txt": "../canary.txt", "outdir": "..", "absolute": str(cls.outside), "sub/up": "../..", "up": "..",
             "chain": "sub/up", "circle": "circle", "proc": "/proc", "magic": "/proc/self/root", "inside": "sub",
         }.items():  # fmt: skip
-            (self.root / name).symlink_to(target)
-        os.mkfifo(self.root / "fifo")
+            (cls.root / name).symlink_to(target)
+        os.mkfifo(cls.root / "fifo")
 
-    def route(self, path="/", more=""):
-        return f'[[routes]]\npath = "{path}"\nhttps = "allow"\nfiles = {{ root = "{self.root}"{more} }}\n'
+    @classmethod
+    def route(cls, path="/", more=""):
+        return f'[[routes]]\npath = "{path}"\nhttps = "allow"\nfiles = {{ root = "{cls.root}"{more} }}\n'
 
     def serve(self, path="/", more="", binary=BINARY):
         return self.start(Gateway(binary, config(self.route(path, more))))
@@ -149,19 +151,25 @@ class TraversalCase(TestCase):
 
 
 class Traversal(TraversalCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.gateways = {
+            "/": cls.share(Gateway(BINARY, config(cls.route()))),
+            "/static/": cls.share(Gateway(BINARY, config(cls.route("/static")))),
+        }
+
     def test_the_corpus(self):
         paths = corpus()
         self.assertGreaterEqual(len(paths), 300)
-        for prefix in ("/", "/static/"):
-            gateway = self.serve(prefix.rstrip("/") or "/")
+        for prefix, gateway in self.gateways.items():
             self.play(gateway.client, [prefix + path for path in paths])
             self.assertEqual(gateway.get(prefix + "sub/ok.txt").body, b"ok")
             self.assertEqual(gateway.get(prefix + ".well-known/ok.txt").body, b"ok")
 
     def test_the_corpus_over_http2(self):
         paths = corpus()
-        for prefix in ("/", "/static/"):
-            gateway = self.serve(prefix.rstrip("/") or "/")
+        for prefix, gateway in self.gateways.items():
             connect = lambda: http2.Client(gateway.address)  # noqa: E731, B023
             targets = [prefix + path for path in paths]
             answered, refused = self.play_streams(connect, targets + odd_paths())
@@ -193,8 +201,10 @@ class Traversal(TraversalCase):
         client.close()
 
     def test_links_within_are_followed_where_the_kernel_tells(self):
-        self.assertIn(self.serve().get("/inside/ok.txt").status, (200, 404))
+        self.assertIn(self.gateways["/"].get("/inside/ok.txt").status, (200, 404))
 
+
+class Swapped(TraversalCase):
     def test_a_folder_that_is_swapped_for_a_link(self):
         """While requests run, `swap` is by turns a folder with harmless files and a link to the outside."""
         (self.root / "swap").mkdir()
@@ -233,7 +243,7 @@ class Traversal(TraversalCase):
 
 class TraversalOverTls(Tls, TraversalCase):
     def setUp(self):
-        TraversalCase.setUp(self)
+        super().setUp()
         self.gateway = self.begin(self.route())
 
     def test_the_corpus(self):

@@ -32,14 +32,13 @@ class Calls:
 class WithServer(TestCase):
     BLOCKS = ()
 
-    def setUp(self):
-        self.server = Server()
-        self.server.__enter__()
-        self.addCleanup(self.server.__exit__)
-        blocks = service("calls", url=f"h2c://127.0.0.1:{self.server.port}"), route("/t.Test", "calls"), *self.BLOCKS
-        self.gateway = self.start(Gateway(BINARY, config(*blocks)))
-        self.calls = Calls(self.gateway.address)
-        self.addCleanup(self.calls.channel.close)
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(Server())
+        blocks = service("calls", url=f"h2c://127.0.0.1:{cls.server.port}"), route("/t.Test", "calls"), *cls.BLOCKS
+        cls.gateway = cls.share(Gateway(BINARY, config(*blocks)))
+        cls.calls = Calls(cls.gateway.address)
+        cls.addClassCleanup(cls.calls.channel.close)
 
     def assert_fails(self, call, code, text=""):
         with self.assertRaises(grpc.RpcError) as raised:
@@ -163,16 +162,27 @@ class Managed(TestCase):
 class PlainServices(TestCase):
     """What is no gRPC over h2c: bodies, lengths, the cache. The service is another gateway."""
 
-    def setUp(self):
-        self.origin = Origin()
-        self.origin.__enter__()
-        self.addCleanup(self.origin.__exit__)
-        self.behind = self.start(Gateway(BINARY, config(service("web", url=self.origin.url), route(service="web"))))
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        cls.behind = cls.share(cls.gateway_behind(cls.origin))
+        cls.gateway = cls.share(cls.gateway_to(cls.behind))
+
+    @staticmethod
+    def gateway_behind(origin, **settings):
+        return Gateway(BINARY, config(service("web", url=origin.url), route(service="web"), **settings))
+
+    @staticmethod
+    def gateway_to(behind):
         blocks = (
-            service("behind", url="h2c://{}:{}".format(*self.behind.address)),
+            service("behind", url="h2c://{}:{}".format(*behind.address)),
             route(service="behind"), route("/cached", "behind", cache=True),
         )  # fmt: skip
-        self.gateway = self.start(Gateway(BINARY, config(*blocks)))
+        return Gateway(BINARY, config(*blocks))
+
+    def setUp(self):
+        super().setUp()
+        self.origin.forget()
 
     def test_requests_and_answers(self):
         for client in (self.gateway.client(), http2.Client(self.gateway.address)):
@@ -198,16 +208,16 @@ class PlainServices(TestCase):
         self.assertEqual(len(self.origin.seen), 80)
 
     def test_a_service_that_ends_its_connections(self):
-        with http2.Client(self.gateway.address) as client:
+        behind = self.start(self.gateway_behind(self.origin))
+        gateway = self.start(self.gateway_to(behind))
+        with http2.Client(gateway.address) as client:
             self.assertEqual(client.request("GET", "/show").status, 200)
-            address = self.behind.address
             stream = client.begin("GET", "/make?ms=500")
             self.assertTrue(eventually(lambda: len(self.origin.seen) == 2))
-            self.behind.stop()
+            behind.stop()
             self.assertEqual(client.answer(stream).status, 200, "GOAWAY lets open streams finish")
             self.assertEqual(client.request("GET", "/show").status, 502)
-            again = config(service("web", url=self.origin.url), route(service="web"), listen="{}:{}".format(*address))
-            self.start(Gateway(BINARY, again))
+            self.start(self.gateway_behind(self.origin, listen="{}:{}".format(*behind.address)))
             self.assertEqual(client.request("GET", "/show").status, 200)
 
 

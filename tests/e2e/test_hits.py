@@ -15,13 +15,19 @@ HIT = f"GET {TARGET} HTTP/1.1\r\nHost: demo.test\r\n\r\n".encode()
 
 
 class HitsCase(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        cls.gateway = cls.share(cls.new_gateway())
+
+    @classmethod
+    def new_gateway(cls):
+        return Gateway(BINARY, config(
+            service("web", url=cls.origin.url), route(service="web", cache=True), route("/never", "web", cache=False),
+            limits(keepalive_timeout="1s")))  # fmt: skip
+
     def setUp(self):
-        self.origin = Origin()
-        self.origin.__enter__()
-        self.addCleanup(self.origin.__exit__)
-        self.gateway = self.start(Gateway(BINARY, config(
-            service("web", url=self.origin.url), route(service="web", cache=True), route("/never", "web", cache=False),
-            limits(keepalive_timeout="1s"))))  # fmt: skip
+        super().setUp()
         self.stored = self.gateway.get(TARGET)
 
     def assert_hit(self, answer):
@@ -99,11 +105,13 @@ class Connections(HitsCase):
             self.assertTrue(client.ended(), "keepalive_timeout is 1 s")
 
     def test_stop_closes_connections_with_hits_only(self):
-        with self.gateway.client(timeout=5) as client:
+        gateway = self.start(self.new_gateway())
+        self.stored = gateway.get(TARGET)
+        with gateway.client(timeout=5) as client:
             client.send(HIT)
             self.assert_hit(client.answer())
             begin = time.monotonic()
-            self.gateway.stop()
+            gateway.stop()
             self.assertLess(time.monotonic() - begin, 3)
             self.assertTrue(client.ended())
 

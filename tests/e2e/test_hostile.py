@@ -389,9 +389,10 @@ class Clients(TestCase):
     def test_pipelined_errors_are_not_taken_for_rejections(self):
         """404s that wait to be written while the next head is half here."""
         gateway = self.start(Gateway(BINARY, config(service(), route("/only"), workers=1)))
-        count, requests = 20_000, b""
-        for number in range(count):
-            requests += b"GET /%b HTTP/1.1\r\nHost: demo.test\r\n\r\n" % (b"x" * (number % 97))
+        count = 20_000
+        requests = b"".join(
+            b"GET /%b HTTP/1.1\r\nHost: demo.test\r\n\r\n" % (b"x" * (number % 97)) for number in range(count)
+        )
         with gateway.client(timeout=20) as client:
             writer = threading.Thread(target=client.send, args=(requests,), daemon=True)
             writer.start()

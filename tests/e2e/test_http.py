@@ -19,16 +19,19 @@ def fields_of(told, name):
 
 
 class WithOrigin(TestCase):
-    """An HTTP server in this process, reached by URL over TCP."""
+    """An HTTP server in this process, reached by URL over TCP; the tests of a class share it and the gateway."""
 
     BLOCKS = ()
 
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        blocks = service("web", url=cls.origin.url), route(service="web"), *cls.BLOCKS
+        cls.gateway = cls.share(Gateway(BINARY, config(*blocks)))
+
     def setUp(self):
-        self.origin = Origin()
-        self.origin.__enter__()
-        self.addCleanup(self.origin.__exit__)
-        blocks = service("web", url=self.origin.url), route(service="web"), *self.BLOCKS
-        self.gateway = self.start(Gateway(BINARY, config(*blocks)))
+        super().setUp()
+        self.origin.forget()
 
 
 class Routes(TestCase):
@@ -226,14 +229,17 @@ class Streams(WithOrigin):
 class Limits(TestCase):
     """Each limit is a setting, and its error names it."""
 
+    @classmethod
+    def setUpClass(cls):
+        cls.gateway = cls.share(demo_gateway(limits(body_size="1KiB", header_size="4KiB", body_timeout="1s")))
+
     def gateway_with(self, **settings):
         return self.start(demo_gateway(limits(**settings)))
 
     def test_body_too_large(self):
-        gateway = self.gateway_with(body_size="1KiB")
-        problem = self.assert_problem(gateway.request("POST", "/echo", body=b"x" * 1025), 413)
+        problem = self.assert_problem(self.gateway.request("POST", "/echo", body=b"x" * 1025), 413)
         self.assertIn("body_size", problem["detail"])
-        self.assertEqual(gateway.request("POST", "/echo", body=b"x" * 1024).body, b"x" * 1024)
+        self.assertEqual(self.gateway.request("POST", "/echo", body=b"x" * 1024).body, b"x" * 1024)
 
     def test_a_route_without_a_limit_of_its_bodies(self):
         own = route("/echo", body_size="none")
@@ -242,8 +248,7 @@ class Limits(TestCase):
         self.assert_problem(gateway.request("POST", "/upload", body=b"x" * 5000), 413)
 
     def test_chunked_body_too_large(self):
-        gateway = self.gateway_with(body_size="1KiB")
-        with gateway.client() as client:
+        with self.gateway.client() as client:
             client.send_head("POST", "/upload", [("Transfer-Encoding", "chunked")])
             client.send_chunk(b"x" * 2000)
             client.end_chunks()
@@ -251,8 +256,7 @@ class Limits(TestCase):
         self.assertIn("body_size", problem["detail"])
 
     def test_header_too_large(self):
-        gateway = self.gateway_with(header_size="4KiB")
-        with gateway.client() as client:
+        with self.gateway.client() as client:
             client.send_head("GET", "/echo", [("X-Big", "x" * 5000)])
             problem = self.assert_problem(client.answer(), 431)
         self.assertIn("header_size", problem["detail"])
@@ -286,8 +290,7 @@ class Limits(TestCase):
             client.close()
 
     def test_slow_body_is_cut(self):
-        gateway = self.gateway_with(body_timeout="1s")
-        with gateway.client(timeout=10) as client:
+        with self.gateway.client(timeout=10) as client:
             client.send_head("POST", "/upload", [("Content-Length", "100")])
             client.send(b"half")
             begin = time.monotonic()
@@ -297,9 +300,15 @@ class Limits(TestCase):
 
 
 class WebSockets(TestCase):
-    def check(self, gateway):
+    @classmethod
+    def setUpClass(cls):
+        origin = cls.enterClassContext(Origin())
+        routes = route("/", "web"), route("/brief", "web", cache="5s"), route("/cached", "web", cache=True)
+        cls.gateway = cls.share(Gateway(BINARY, config(service("web", url=origin.url), *routes)))
+
+    def check(self, gateway, target="/ws"):
         with gateway.client() as client:
-            socket = websocket.Client(client, "/ws")
+            socket = websocket.Client(client, target)
             for size in (0, 5, 126, 70_000):
                 socket.send(websocket.BINARY, b"\x00\xff" * size)
                 self.assertEqual(socket.receive(), (websocket.BINARY, b"\x00\xff" * size))
@@ -310,8 +319,7 @@ class WebSockets(TestCase):
             self.assertTrue(client.ended())
 
     def test_upgrade_over_tcp(self):
-        with Origin() as origin:
-            self.check(self.start(Gateway(BINARY, config(service("web", url=origin.url), route(service="web")))))
+        self.check(self.gateway)
 
     def test_upgrade_over_unix(self):
         gateway = Gateway(BINARY, config(service("web", url="unix:@FOLDER@/web.sock"), route(service="web")))
@@ -319,24 +327,19 @@ class WebSockets(TestCase):
             self.check(self.start(gateway))
 
     def test_upgrade_on_a_cached_route(self):
-        with Origin() as origin:
-            self.check(self.start(Gateway(BINARY, config(service("web", url=origin.url), route(service="web", cache="5s")))))
+        self.check(self.gateway, "/brief/ws")
 
     def test_other_peoples_client(self):
         from websockets.sync.client import connect  # `make test` installs it
 
-        with Origin() as origin:
-            gateway = self.start(Gateway(BINARY, config(service("web", url=origin.url), route(service="web", cache=True))))
-            with connect(f"ws://127.0.0.1:{gateway.address[1]}/ws", compression=None) as socket:
-                for message in ("text", b"\x00\xff" * 50_000):
-                    socket.send(message)
-                    self.assertEqual(socket.recv(timeout=5), message)
-                self.assertTrue(socket.ping().wait(5), "no pong")
+        with connect(f"ws://127.0.0.1:{self.gateway.address[1]}/cached/ws", compression=None) as socket:
+            for message in ("text", b"\x00\xff" * 50_000):
+                socket.send(message)
+                self.assertEqual(socket.recv(timeout=5), message)
+            self.assertTrue(socket.ping().wait(5), "no pong")
 
     def test_refused_upgrade_is_an_answer(self):
-        with Origin() as origin:
-            gateway = self.start(Gateway(BINARY, config(service("web", url=origin.url), route(service="web"))))
-            self.assert_status(gateway.get("/ws"), 426)
+        self.assert_status(self.gateway.get("/ws"), 426)
 
     def test_idle_sockets_live(self):
         """Limits between requests do not end an upgraded connection."""
@@ -351,6 +354,10 @@ class WebSockets(TestCase):
 
 
 class Pools(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.gateway = cls.share(demo_gateway())
+
     def check(self, origin, gateway):
         with gateway.client() as client:
             for _ in range(50):
@@ -374,14 +381,12 @@ class Pools(TestCase):
         self.assert_problem(gateway.get("/"), 502)
 
     def test_client_connections_are_kept(self):
-        gateway = self.start(demo_gateway())
-        with gateway.client() as client:
+        with self.gateway.client() as client:
             for number in range(50):
                 self.assert_status(client.request("GET", f"/status?code={200 + number % 3}"), 200 + number % 3)
 
     def test_connection_close_is_obeyed(self):
-        gateway = self.start(demo_gateway())
-        with gateway.client() as client:
+        with self.gateway.client() as client:
             self.assert_status(client.request("GET", "/status?code=200", [("Connection", "close")]), 200)
             self.assertTrue(client.ended())
 

@@ -29,17 +29,24 @@ __all__ = ["setUpModule"]
 
 
 class WithOrigin(TestCase):
-    """An HTTP/1.1 server behind the gateway, on `/`; what is stored is on `/cached`."""
+    """An HTTP/1.1 server behind the gateway, on `/`; `/cached` stores. The tests of a class share both."""
 
     BLOCKS = ()
     SETTINGS = {}
 
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        cls.gateway = cls.share(cls.new_gateway())
+
+    @classmethod
+    def new_gateway(cls):
+        blocks = service("web", url=cls.origin.url), route(service="web"), route("/cached", "web", cache=True)
+        return Gateway(BINARY, config(*blocks, *cls.BLOCKS, **cls.SETTINGS))
+
     def setUp(self):
-        self.origin = Origin()
-        self.origin.__enter__()
-        self.addCleanup(self.origin.__exit__)
-        blocks = service("web", url=self.origin.url), route(service="web"), route("/cached", "web", cache=True)
-        self.gateway = self.start(Gateway(BINARY, config(*blocks, *self.BLOCKS, **self.SETTINGS)))
+        super().setUp()
+        self.origin.forget()
 
     def client(self, **settings):
         client = http2.Client(self.gateway.address, **settings)
@@ -131,14 +138,20 @@ class Requests(WithOrigin):
         self.assertEqual(json.loads(client.answer(stream).body)["bytes"], 3)
 
     def test_curl_and_the_log(self):
-        url = "http://{}:{}/show".format(*self.gateway.address)
+        target = "/show?with=curl"
+        url = "http://{}:{}".format(*self.gateway.address) + target
         argv = ["curl", "-sS", "--http2-prior-knowledge", "-o", os.devnull, "-w", "%{http_version} %{http_code}", url]
         told = subprocess.run(argv, capture_output=True, text=True, timeout=10)
         self.assertEqual(told.stdout, "2 200", told.stderr)
-        log = self.gateway.folder / "access.log"
-        self.assertTrue(eventually(lambda: log.exists() and log.read_text()), "nothing was logged")
-        entry = json.loads(log.read_text())
+        (entry,) = eventually(lambda: self.logged(target)) or self.fail("nothing was logged")
         self.assertEqual((entry["protocol"], entry["method"], entry["status"]), ("HTTP/2.0", "GET", 200))
+
+    def logged(self, target):
+        """The entries of the access log for `target`."""
+        log = self.gateway.folder / "access.log"
+        lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+        entries = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [entry for entry in entries if entry["target"] == target]
 
     def test_both_protocols_on_one_port(self):
         self.assert_status(self.gateway.get("/show"), 200)
@@ -331,17 +344,17 @@ class Bounds(WithOrigin):
         """A field that is in the table once and named a thousand times (CVE-2016-1544)."""
         frames = self.frames()
         large = [("x-bomb", "b" * 3_000)]
-        frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 1, frames.head(fields=large)))
+        frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 1, frames.head("/show?bomb", large)))
         self.assertTrue(frames.until(http2.DATA, stream=1))
         bomb = frames.encoder.encode(large)
         self.assertLess(len(bomb), 3, "it is indexed")
-        block = frames.head() + bomb * 10_000
+        block = frames.head("/show?bomb") + bomb * 10_000
         frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 3, block[:16_384]))
         while got := frames.next():
             self.assertFalse(got[0] == http2.HEADERS and got[2] == 3 and frames_status(got[3]) == 200)
             if got[2] == 3 or got[0] == http2.GOAWAY:
                 break
-        self.assertEqual(len(self.origin.seen), 1)
+        self.assertEqual(len(self.origin.requests("/show?bomb")), 1)
         self.assert_status(self.gateway.get("/show"), 200)
 
     def test_a_window_that_never_opens(self):
@@ -392,16 +405,17 @@ class Bounds(WithOrigin):
     def test_requests_that_are_malformed(self):
         """Each of them costs RST_STREAM (CVE-2019-9514)."""
         frames = self.frames()
-        malformed = frames.head(fields=[("connection", "close")])
+        malformed = frames.head("/show?malformed", [("connection", "close")])
         flood = [http2.frame(http2.HEADERS, 5, stream, malformed) for stream in range(1, 4_000, 2)]
         frames.send(b"".join(flood))
         self.assertEqual(frames.goaway(), http2.ENHANCE_YOUR_CALM)
-        self.assertEqual(self.origin.seen, [])
+        self.assertEqual(self.origin.requests("/show?malformed"), [])
         self.assert_status(self.gateway.get("/show"), 200)
 
     def test_heads_that_are_too_large_are_counted(self):
         # 32 KiB are allowed. Before the connection, whose head has to come within a second: this takes a while.
         block = http2.hpack.Encoder().encode(http2.request_head(fields=[("x-large", "a" * 40_000)]))
+        self.gateway = self.start(self.new_gateway())
         frames = self.frames()
         pieces = [block[at : at + 16_384] for at in range(0, len(block), 16_384)]
         frames.send(
@@ -475,6 +489,14 @@ def frames_status(block):
 
 
 class Stopping(WithOrigin):
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+
+    def setUp(self):
+        super().setUp()
+        self.gateway = self.start(self.new_gateway())
+
     def test_streams_finish(self):
         client = self.client()
         streams = [client.begin("GET", f"/make?ms=700&n={number}") for number in range(5)]

@@ -22,14 +22,24 @@ def head(method="GET", path="/x", authority="a.test", *fields):
 class Letter(TestCase):
     """A service that answers each head at once, whatever the head says of a body."""
 
-    def setUp(self):
-        def serve(peer):
-            while peer.head():
-                peer.send(answer(b"ok"))
+    @classmethod
+    def setUpClass(cls):
+        cls.script = cls.enterClassContext(Script(cls.serve))
+        cls.gateway = cls.share(cls.gateway_to(cls.script))
 
-        self.script = self.enterContext(Script(serve))
-        blocks = service("web", url=self.script.url), route(service="web")
-        self.gateway = self.start(Gateway(BINARY, config(*blocks, workers=1)))
+    @staticmethod
+    def serve(peer):
+        while peer.head():
+            peer.send(answer(b"ok"))
+
+    @staticmethod
+    def gateway_to(script):
+        blocks = service("web", url=script.url), route(service="web")
+        return Gateway(BINARY, config(*blocks, workers=1))
+
+    def setUp(self):
+        super().setUp()
+        self.script.heads.clear()
 
     def send(self, fields, *frames, end=True):
         """(status, the error of a reset or of GOAWAY) for one request on a connection of its own."""
@@ -108,6 +118,8 @@ class Letter(TestCase):
 
     def test_a_body_that_is_not_as_long_as_it_said(self):
         """The service has seen the head; its connection is not used again, and nothing behind the length goes out."""
+        self.script = self.enterContext(Script(self.serve))
+        self.gateway = self.start(self.gateway_to(self.script))
         for length, data in ((3, MARK + b" HTTP/1.1\r\n\r\n"), (30, b"abc")):
             fields = head("POST", "/x", "a.test", ("content-length", str(length)))
             frames = http2.frame(http2.DATA, http2.END_STREAM, 1, data)

@@ -35,24 +35,29 @@ def public_python():
     return next((path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(path)), None)
 
 
+def jail(case, clean_up, python=OWN_PYTHON, **settings):
+    """A gateway for `Isolated`. `case`, a test or its class, gets the paths `outside` and `dir`."""
+    folder = Path(tempfile.mkdtemp(prefix="pilotlight-isolation-"))
+    clean_up(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)
+    case.outside = folder / "outside"
+    case.outside.mkdir()
+    case.outside.joinpath("public.txt").write_text("public")
+    case.dir = folder / "service"
+    case.dir.mkdir()
+    shutil.copy(HERE / "jailed.py", case.dir)
+    shutil.copytree(ROOT / "sdk" / "python" / "pilotlight", case.dir / "pilotlight")
+    argv = settings.pop("argv", [python, "-B", "jailed.py"])
+    settings = {"dir": str(case.dir)} | settings
+    blocks = (service("jailed", argv, **settings), route(service="jailed"))
+    return Gateway(BINARY, config(*blocks, dev=True))
+
+
 class Isolated(TestCase):
-    """A gateway with the service of jailed.py, in a folder of its own with the SDK beside it."""
+    """A gateway with the service of jailed.py, in its own folder with a copy of the SDK."""
 
     def isolated(self, python=OWN_PYTHON, **settings):
-        folder = Path(tempfile.mkdtemp(prefix="pilotlight-isolation-"))
-        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        folder.chmod(0o755)
-        self.outside = folder / "outside"
-        self.outside.mkdir()
-        self.outside.joinpath("public.txt").write_text("public")
-        self.dir = folder / "service"
-        self.dir.mkdir()
-        shutil.copy(HERE / "jailed.py", self.dir)
-        shutil.copytree(ROOT / "sdk" / "python" / "pilotlight", self.dir / "pilotlight")
-        argv = settings.pop("argv", [python, "-B", "jailed.py"])
-        settings = {"dir": str(self.dir)} | settings
-        blocks = (service("jailed", argv, **settings), route(service="jailed"))
-        return self.start(Gateway(BINARY, config(*blocks, dev=True)))
+        return self.start(jail(self, self.addCleanup, python, **settings))
 
     def attempt(self, gateway, what, **query):
         answer = gateway.get(f"/try/{what}?{urlencode(query)}")
@@ -79,21 +84,13 @@ class Isolated(TestCase):
 class Strict(Isolated):
     """Escapes from `sandbox = "strict"` are refused, and named in the log."""
 
-    def setUp(self):
-        self.gateway = self.isolated(sandbox="strict")
+    @classmethod
+    def setUpClass(cls):
+        cls.gateway = cls.share(jail(cls, cls.addClassCleanup, sandbox="strict"))
 
     def test_what_is_allowed_is_said_at_the_start(self):
         self.assert_done(self.attempt(self.gateway, "who"))
         self.assert_logged(self.gateway, "INFO", "strict", str(self.dir), "network")
-
-    def test_files_outside_cannot_be_read(self):
-        self.assert_refused(self.attempt(self.gateway, "read", path="/etc/shadow"))
-        self.assert_logged(self.gateway, "jailed#1 |", "/etc/shadow")
-        self.assert_logged(self.gateway, "jailed#1 |", "[pilotlight]", "sandbox", "sandbox_read")
-        self.assert_refused(self.attempt(self.gateway, "read", path=self.outside / "public.txt"))
-        self.assert_refused(self.attempt(self.gateway, "read", path=self.gateway.folder / "pilotlight.toml"))
-        secret = self.attempt(self.gateway, "read", path=f"/proc/{self.gateway.process.pid}/environ")
-        self.assert_refused(secret)
 
     def test_files_outside_cannot_be_written_or_removed(self):
         for path in (self.outside / "new.txt", self.outside / "public.txt", "/tmp/pilotlight-escape", "/usr/escape"):
@@ -118,14 +115,6 @@ class Strict(Isolated):
     def test_a_symlink_leads_nowhere(self):
         (self.dir / "link").symlink_to("/etc/shadow")
         self.assert_refused(self.attempt(self.gateway, "read", path="link"))
-
-    def test_no_network(self):
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-            self.assert_refused(self.attempt(self.gateway, "connect", host="127.0.0.1", port=port))
-            server.settimeout(0.2)
-            self.assertRaises(TimeoutError, server.accept)
-        self.assert_logged(self.gateway, "jailed#1 |", "[pilotlight]", "network connections")
 
     @unittest.skipUnless(IS_ROOT, "not here: as root")
     def test_what_this_kernel_leaves_open_is_said(self):
@@ -166,19 +155,45 @@ class Strict(Isolated):
         said = self.assert_done(self.attempt(self.gateway, "run", command="cat /etc/shadow 2>&1; true"))
         self.assertIn("ermission denied", said)
 
-    def test_nothing_is_left_of_it(self):
-        """Signals from outside reach it: it is stopped like any other service."""
-        self.attempt(self.gateway, "run", command="setsid sleep 4021 >/dev/null 2>&1 &")
-        self.assert_eventually(
-            lambda: any("sleep 4021" in line for line in descendants(self.gateway.process.pid).values()), "sleep 4021 is not there"
-        )
-        family = descendants(self.gateway.process.pid)
-        self.gateway.signal(signal.SIGTERM)
-        self.assertEqual(self.gateway.wait(20), 0)
-        self.assertEqual(alive(family), {})
+
+class StrictHints(Isolated):
+    """The log names the setting for a refusal once for each instance: each test has its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.gateway = self.isolated(sandbox="strict")
+
+    def test_files_outside_cannot_be_read(self):
+        self.assert_refused(self.attempt(self.gateway, "read", path="/etc/shadow"))
+        self.assert_logged(self.gateway, "jailed#1 |", "/etc/shadow")
+        self.assert_logged(self.gateway, "jailed#1 |", "[pilotlight]", "sandbox", "sandbox_read")
+        self.assert_refused(self.attempt(self.gateway, "read", path=self.outside / "public.txt"))
+        self.assert_refused(self.attempt(self.gateway, "read", path=self.gateway.folder / "pilotlight.toml"))
+        secret = self.attempt(self.gateway, "read", path=f"/proc/{self.gateway.process.pid}/environ")
+        self.assert_refused(secret)
+
+    def test_no_network(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            self.assert_refused(self.attempt(self.gateway, "connect", host="127.0.0.1", port=port))
+            server.settimeout(0.2)
+            self.assertRaises(TimeoutError, server.accept)
+        self.assert_logged(self.gateway, "jailed#1 |", "[pilotlight]", "network connections")
 
 
 class StrictSettings(Isolated):
+    def test_nothing_is_left_of_it(self):
+        """Signals from outside reach it: it is stopped like any other service."""
+        gateway = self.isolated(sandbox="strict")
+        self.attempt(gateway, "run", command="setsid sleep 4021 >/dev/null 2>&1 &")
+        self.assert_eventually(
+            lambda: any("sleep 4021" in line for line in descendants(gateway.process.pid).values()), "sleep 4021 is not there"
+        )
+        family = descendants(gateway.process.pid)
+        gateway.signal(signal.SIGTERM)
+        self.assertEqual(gateway.wait(20), 0)
+        self.assertEqual(alive(family), {})
+
     def test_further_paths(self):
         folder = Path(tempfile.mkdtemp(prefix="pilotlight-isolation-"))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
@@ -297,6 +312,7 @@ class Limits(Isolated):
 @unittest.skipUnless(IS_ROOT, "not here: only root can run services as other users")
 class Users(Isolated):
     def setUp(self):
+        super().setUp()
         self.python = public_python()
         if self.python is None:
             self.skipTest("not here: no Python that other users may execute")
@@ -386,6 +402,7 @@ class Secrets(Isolated):
     """Secrets reach the service and nothing else."""
 
     def setUp(self):
+        super().setUp()
         self.folder = Path(tempfile.mkdtemp(prefix="pilotlight-isolation-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         _private(self.folder / "db.key", "open-sesame-4711\n")

@@ -20,14 +20,15 @@ NAMES = ("llama", "qwen", "plain")
 
 
 class JsonRoutes(Operated):
-    def begin(self, *more, plain=True, **settings):
+    @staticmethod
+    def with_models(*more, plain=True):
         services = [service(name, ECHO, env={"NAME": name}) for name in NAMES]
         routes = [
             route("/v1", service="llama", json={"model": "llama-3*"}),
             route("/v1", service="qwen", json={"model": "qwen"}),
             *([route("/v1", service="plain")] if plain else []),
         ]
-        return self.start(Gateway(BINARY, config(*services, *routes, *more, ADMIN, dev=True, **settings)))
+        return Gateway(BINARY, config(*services, *routes, *more, ADMIN, dev=True))
 
     def post(self, gateway, body, *fields, path="/v1/chat/completions", status=200):
         body = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -44,8 +45,12 @@ class JsonRoutes(Operated):
 
 
 class Choice(JsonRoutes):
+    @classmethod
+    def setUpClass(cls):
+        cls.gateway = cls.share(cls.with_models())
+
     def test_the_field_chooses(self):
-        gateway = self.begin()
+        gateway = self.gateway
         self.assertEqual(self.served(gateway, {"model": "llama-3.1-8b", "messages": []}), "llama")
         self.assertEqual(self.served(gateway, {"messages": [{"model": "llama-3"}], "model": "qwen"}), "qwen")
         for other in ({"model": "qwen2"}, {"model": 7}, {"x": 1}, [], "qwen"):
@@ -55,24 +60,24 @@ class Choice(JsonRoutes):
         self.assertEqual(json.loads(gateway.get("/v1/models").body)["name"], "plain")
 
     def test_the_more_specific_route_is_asked_first(self):
-        gateway = self.begin(
+        gateway = self.start(self.with_models(
             route("/v1/models", service="qwen"),
             route("/v1", service="qwen", json={"model": "llama-3.1"}),
-            route("/v1", service="plain", json={"model": "llama-3.1", "user": "*"}))
+            route("/v1", service="plain", json={"model": "llama-3.1", "user": "*"})))
         self.assertEqual(self.served(gateway, {"model": "llama-3"}, path="/v1/models/x"), "qwen")
         self.assertEqual(self.served(gateway, {"model": "llama-3.1"}), "qwen")
         self.assertEqual(self.served(gateway, {"model": "llama-3.1", "user": "a"}), "plain")
         self.assertEqual(self.served(gateway, {"model": "llama-3.2", "user": "a"}), "llama")
 
     def test_a_large_body_goes_on_unchanged(self):
-        gateway = self.begin()
+        gateway = self.gateway
         large = json.dumps({"model": "qwen", "image": "x" * 3_000_000}).encode()
         self.assertEqual(self.served(gateway, large), "qwen")
         late = json.dumps({"image": "x" * 100_000, "model": "qwen"}).encode()
         self.assertEqual(self.served(gateway, late), "plain")
 
     def test_the_length_stays_and_chunks_stay_chunks(self):
-        gateway = self.begin()
+        gateway = self.gateway
         body = json.dumps({"model": "qwen", "text": "y" * 200_000}).encode()
         self.assertEqual(self.post(gateway, body)["content_length"], str(len(body)))
         with gateway.client() as client:
@@ -85,7 +90,7 @@ class Choice(JsonRoutes):
             self.assertEqual(json.loads(client.request("GET", "/v1/models").body)["name"], "plain")
 
     def test_a_client_that_waits_for_the_word_gets_it(self):
-        gateway = self.begin()
+        gateway = self.gateway
         body = json.dumps({"model": "llama-3", "text": "z" * 1000}).encode()
         with socket.create_connection(gateway.address, 20) as connection:
             fields = ("Host: a", f"Content-Length: {len(body)}", "Expect: 100-continue", "Connection: close")
@@ -96,7 +101,7 @@ class Choice(JsonRoutes):
         self.assertIn(b'"name": "llama"', text)
 
     def test_http2(self):
-        gateway = self.begin()
+        gateway = self.gateway
         for model, name in (("qwen", "qwen"), ("llama-3", "llama"), ("other", "plain")):
             body = json.dumps({"model": model, "text": "y" * 300_000}).encode()
             with http2_client.Client(gateway.address) as client:
@@ -108,14 +113,21 @@ class Choice(JsonRoutes):
 
     def test_a_compressed_body_is_not_looked_into(self):
         body = gzip.compress(b'{"model":"qwen"}')
-        self.assertEqual(self.served(self.begin(), body, ("Content-Encoding", "gzip")), "plain")
-        refused = self.post(self.begin(plain=False), body, ("Content-Encoding", "gzip"), status=400)
+        self.assertEqual(self.served(self.gateway, body, ("Content-Encoding", "gzip")), "plain")
+        refused = self.post(self.start(self.with_models(plain=False)), body, ("Content-Encoding", "gzip"), status=400)
         self.assertIn("compressed", refused)
+
+    def test_explain(self):
+        text = self.cli(self.gateway, "explain", "/v1/x")
+        self.assertIn("chosen by `model` of the body, which --data says here", text)
+        text = self.cli(self.gateway, "explain", "/v1/x", "--data", '{"model": "qwen"}')
+        self.assertIn("/v1{model=qwen}", text)
+        self.assertIn("service   qwen", text)
 
 
 class Refused(JsonRoutes):
     def test_what_no_route_takes(self):
-        gateway = self.begin(plain=False, **{})
+        gateway = self.start(self.with_models(plain=False))
         for body, status, why in (
             ({"model": "other"}, 404, "no route takes what is there"),
             ({"x": 1}, 404, "no route takes what is there"),
@@ -131,13 +143,13 @@ class Refused(JsonRoutes):
         self.assertIn("there is no body", answer.body.decode())
 
     def test_a_body_that_does_not_come_is_given_up(self):
-        gateway = self.begin("[limits]\nbody_timeout = \"1s\"\n")
+        gateway = self.start(self.with_models("[limits]\nbody_timeout = \"1s\"\n"))
         with socket.create_connection(gateway.address, 20) as connection:
             connection.sendall(b"POST /v1 HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
             self.assertTrue(connection.recv(100).startswith(b"HTTP/1.1 408 "))
 
     def test_limits_and_counts_are_those_of_the_route(self):
-        gateway = self.begin(route("/v2", service="qwen", json={"model": "qwen"}, body_size="1KiB"))
+        gateway = self.start(self.with_models(route("/v2", service="qwen", json={"model": "qwen"}, body_size="1KiB")))
         large = {"model": "qwen", "t": "x" * 2000}
         self.assertIn("the route's body_size", self.post(gateway, large, path="/v2", status=413))
         self.served(gateway, {"model": "qwen"}, path="/v2")
@@ -145,24 +157,17 @@ class Refused(JsonRoutes):
         text = self.ask(gateway, "GET", "/metrics").read().decode()
         self.assertIn('pilotlight_requests_total{route="/v2{model=qwen}",service="qwen",code="2xx"', text)
 
-    def test_explain(self):
-        gateway = self.begin()
-        text = self.cli(gateway, "explain", "/v1/x")
-        self.assertIn("chosen by `model` of the body, which --data says here", text)
-        text = self.cli(gateway, "explain", "/v1/x", "--data", '{"model": "qwen"}')
-        self.assertIn("/v1{model=qwen}", text)
-        self.assertIn("service   qwen", text)
-
 
 class Access(JsonRoutes):
     """No body is looked into for a client that none of the routes lets in."""
 
-    def setUp(self):
+    @classmethod
+    def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.users = Path(folder.name) / "users.htpasswd"
-        htpasswd(self.users, "ann", "secret", "-c")
-        self.staff = {"basic": str(self.users)}
+        cls.addClassCleanup(folder.cleanup)
+        users = Path(folder.name) / "users.htpasswd"
+        htpasswd(users, "ann", "secret", "-c")
+        cls.staff = {"basic": str(users)}
 
     def protect(self, *rules, **settings):
         """Routes of the services in their order, each with rules of its own; the last one has no field."""

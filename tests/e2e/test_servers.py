@@ -2,6 +2,7 @@
 gone, slow or ill. The servers are processes of their own."""
 
 import collections
+import contextlib
 import json
 import socket
 import subprocess
@@ -18,12 +19,14 @@ from test_operate import ADMIN, Unix
 __all__ = ["setUpModule"]
 
 SERVER = """
-import sys, time
+import collections, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 name = sys.argv[1]
+gates = collections.defaultdict(threading.Event)
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 65_536  # head and body in one packet: the second of two would wait 40 ms for the ACK of the first
     ill = False
     sick = False
     asked = 0
@@ -32,7 +35,9 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("content-length") or 0))
         query = parse_qs(urlsplit(self.path).query)
         if query.get("slow", [""])[0] == name:
-            time.sleep(float(query["seconds"][0]))
+            gates[query["until"][0]].wait(30)
+        if self.path.startswith("/open"):
+            gates[query["gate"][0]].set()
         if query.get("ill", [""])[0] == name:
             Handler.ill = True
         if "sick" in query:
@@ -71,7 +76,7 @@ class Server:
     def __init__(self, name, port=0, host="127.0.0.1"):
         self.name, self.host = name, host
         self.process = subprocess.Popen(
-            [PYTHON, "-c", SERVER, name, str(port), host], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [PYTHON, "-S", "-c", SERVER, name, str(port), host], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         self.port = int(self.process.stdout.readline())
 
@@ -88,6 +93,10 @@ class Server:
         with urllib.request.urlopen(self.url + path, timeout=10) as answer:
             return answer.read()
 
+    def go_on(self, gate):
+        """Ends requests to `/?slow=NAME&until=GATE`."""
+        self.ask(f"/open?gate={gate}")
+
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -95,6 +104,15 @@ class Server:
 
 
 class ServersCase(TestCase):
+    shared = {}
+
+    @classmethod
+    def share_servers(cls, names):
+        """Starts servers for all tests of the class, which find them by name in `cls.shared`."""
+        cls.shared = {name: Server(name) for name in names}
+        for one in cls.shared.values():
+            cls.addClassCleanup(one.kill)
+
     def servers(self, names="abc"):
         found = [Server(name) for name in names]
         for one in found:
@@ -125,14 +143,9 @@ class ServersCase(TestCase):
         return found
 
     def status(self, gateway):
-        done = subprocess.run(
-            [str(BINARY), "status", "--json", "--socket", str(gateway.folder / "admin.sock")],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-        [one] = json.loads(done.stdout)["services"]
+        with contextlib.closing(Unix(gateway.folder / "admin.sock")) as connection:
+            connection.request("GET", "/status")
+            [one] = json.loads(connection.getresponse().read())["services"]
         return one
 
     def states(self, gateway):
@@ -152,40 +165,45 @@ class ServersCase(TestCase):
 
 
 class Sharing(ServersCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.share_servers("abc")
+        cls.all, cls.two = [*cls.shared.values()], [*cls.shared.values()][:2]
+
     def test_all_servers_get_requests(self):
-        gateway = self.gateway(self.servers())
+        gateway = self.gateway(self.all)
         found = self.names(gateway, 300)
         self.assertEqual(set(found), {"a", "b", "c"})
         self.assertGreater(min(found.values()), 50, found)
 
     def test_weights_are_shares(self):
-        gateway = self.gateway(self.servers("ab"), weights=[9, 1])
+        gateway = self.gateway(self.two, weights=[9, 1])
         found = self.names(gateway, 600)
         self.assertGreater(found["a"], 480, found)
         self.assertGreater(found["b"], 15, found)
 
     def test_a_server_that_is_busy_gets_no_more_while_the_other_is_not(self):
-        gateway = self.gateway(self.servers("ab"))
-        busy = [threading.Thread(target=gateway.get, args=("/?slow=a&seconds=6",)) for _ in range(8)]
+        gateway = self.gateway(self.two)
+        busy = [threading.Thread(target=gateway.get, args=("/?slow=a&until=shared",)) for _ in range(8)]
         for one in busy:
             one.start()
         # What the other one got of these it has answered at once.
         self.assertTrue(eventually(lambda: self.open(gateway)[0] >= 1 and self.open(gateway)[1] == 0, 5))
         found = self.names(gateway, 60)
+        self.two[0].go_on("shared")
         for one in busy:
             one.join()
         self.assertEqual(found["a"], 0, found)
 
     def test_one_value_of_a_field_goes_to_one_server(self):
-        gateway = self.gateway(self.servers(), by="header:x-user")
+        gateway = self.gateway(self.all, by="header:x-user")
         homes = {user: self.names(gateway, 5, **{"x-user": user}) for user in map(str, range(30))}
         self.assertTrue(all(len(found) == 1 for found in homes.values()), homes)
         self.assertEqual(len({name for found in homes.values() for name in found}), 3, homes)
 
     def test_one_client_goes_to_one_server_and_one_cookie(self):
-        servers = self.servers()
-        self.assertEqual(len(self.names(self.gateway(servers, by="client"), 30)), 1)
-        gateway = self.gateway(servers, by="cookie:sid")
+        self.assertEqual(len(self.names(self.gateway(self.all, by="client"), 30)), 1)
+        gateway = self.gateway(self.all, by="cookie:sid")
         homes = [self.names(gateway, 3, cookie=f"x=1; sid={number}") for number in range(30)]
         self.assertTrue(all(len(found) == 1 for found in homes), homes)
         self.assertEqual(len({name for found in homes for name in found}), 3, homes)
@@ -361,31 +379,39 @@ class HealthRequests(ServersCase):
 class Limits(ServersCase):
     """`max_connections`: what is beyond it waits in order, and not for ever."""
 
-    def busy(self, gateway, count, server="a"):
-        threads = [
-            threading.Thread(target=gateway.get, args=(f"/?slow={server}&seconds=2",)) for _ in range(count)
-        ]
+    @classmethod
+    def setUpClass(cls):
+        cls.share_servers("ab")
+        cls.server = cls.shared["a"]
+
+    def busy(self, gateway, count):
+        """Requests that keep server a busy until `self.go_on()`, at the latest the end of the test."""
+        target = f"/?slow=a&until={self.id()}"
+        threads = [threading.Thread(target=gateway.get, args=(target,)) for _ in range(count)]
         for one in threads:
             one.start()
             self.addCleanup(one.join)
+        self.addCleanup(self.go_on)
         return threads
 
+    def go_on(self):
+        self.server.go_on(self.id())
+
     def test_a_server_has_no_more_than_it_may(self):
-        [server] = self.servers("a")
-        text = service(url=server.url, max_connections=2, queue={"max": 100, "timeout": "1m"})
+        text = service(url=self.server.url, max_connections=2, queue={"max": 100, "timeout": "1m"})
         gateway = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
         threads = self.busy(gateway, 5)
         self.assertTrue(eventually(lambda: self.status(gateway)["queue"]["length"] == 3, 20))
         self.assertEqual(self.open(gateway), [2])
         self.assertEqual(self.metric(gateway, "pilotlight_service_waiting_for_server"), {'service="demo"': 3})
+        self.go_on()
         for one in threads:
             one.join()
         self.assertEqual(self.open(gateway), [0])
         self.assertEqual(self.status(gateway)["queue"]["refused"], {"full": 0, "timeout": 0, "circuit": 0})
 
     def test_who_comes_first_is_served_first(self):
-        [server] = self.servers("a")
-        text = service(url=server.url, max_connections=1, queue={"max": 100, "timeout": "1m"})
+        text = service(url=self.server.url, max_connections=1, queue={"max": 100, "timeout": "1m"})
         gateway = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
         self.busy(gateway, 1)
         self.assertTrue(eventually(lambda: self.open(gateway) == [1], 20))
@@ -394,20 +420,20 @@ class Limits(ServersCase):
             one.start()
             self.addCleanup(one.join)
             self.assertTrue(eventually(lambda: self.status(gateway)["queue"]["length"] == number + 1, 20))
+        self.go_on()
         self.assertTrue(eventually(lambda: self.status(gateway)["queue"]["length"] == 0, 20))
-        self.assertTrue(eventually(lambda: server.ask("/paths").decode().count("order") == 4, 20))
-        self.assertEqual(server.ask("/paths").decode().split(), [f"/order?{number}" for number in range(4)])
+        self.assertTrue(eventually(lambda: self.server.ask("/paths").decode().count("order") == 4, 20))
+        self.assertEqual(self.server.ask("/paths").decode().split(), [f"/order?{number}" for number in range(4)])
 
     def test_a_line_that_is_full_and_one_that_is_too_slow(self):
-        [server] = self.servers("a")
-        text = service(url=server.url, max_connections=1, queue={"max": 1, "timeout": "100ms"})
+        text = service(url=self.server.url, max_connections=1, queue={"max": 1, "timeout": "100ms"})
         gateway = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
         self.busy(gateway, 1)
         self.assertTrue(eventually(lambda: self.open(gateway) == [1], 20))
         late = self.assert_problem(gateway.get("/"), 503)
         self.assertIn("max_connections requests open", late["detail"])
         self.assertIn("this one has waited for queue.timeout (0.1 s)", late["detail"])
-        text = service(url=server.url, max_connections=1, queue={"max": 1, "timeout": "1m"})
+        text = service(url=self.server.url, max_connections=1, queue={"max": 1, "timeout": "1m"})
         other = self.start(Gateway(BINARY, config(text, route(), ADMIN)))
         self.busy(other, 2)
         self.assertTrue(eventually(lambda: self.status(other)["queue"]["length"] == 1, 20))
@@ -417,7 +443,8 @@ class Limits(ServersCase):
         self.assertEqual(answer.get("retry-after"), "1")
 
     def test_the_other_one_takes_what_is_beyond(self):
-        gateway = self.gateway(self.servers("ab"), more={"max_connections": 4}, by="header:x-user", weights=[1000, 1])
+        servers = [*self.shared.values()]
+        gateway = self.gateway(servers, more={"max_connections": 4}, by="header:x-user", weights=[1000, 1])
         self.busy(gateway, 4)
         answers = in_threads(4, lambda _: gateway.get("/").status)
         self.assertEqual(answers, [200] * 4)
@@ -425,6 +452,11 @@ class Limits(ServersCase):
 
 class Sticky(ServersCase):
     """`by = "sticky:NAME"`: a cookie of the gateway's says to which server a client comes back."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.share_servers("ab")
+        cls.two = [*cls.shared.values()]
 
     def ask(self, gateway, cookie=None):
         """Who answered, and what the client is told."""
@@ -442,13 +474,13 @@ class Sticky(ServersCase):
         return found
 
     def test_a_client_comes_back_and_is_told_once(self):
-        gateway = self.gateway(self.servers("ab"), by="sticky:at")
+        gateway = self.gateway(self.two, by="sticky:at")
         for name, cookie in self.clients(gateway).items():
             for _ in range(10):
                 self.assertEqual(self.ask(gateway, f"x=1; {cookie}"), (name, None))
 
     def test_what_is_no_server_is_replaced(self):
-        gateway = self.gateway(self.servers("ab"), by="sticky:at")
+        gateway = self.gateway(self.two, by="sticky:at")
         for cookie in ("at=0123456789abcdef", "at=", "at=127.0.0.1", "other=1"):
             self.assertIsNotNone(self.ask(gateway, cookie)[1], cookie)
 
@@ -462,7 +494,7 @@ class Sticky(ServersCase):
         self.assertEqual(self.ask(gateway, cookies["b"]), ("b", None))
 
     def test_it_is_the_same_in_every_gateway_with_the_same_secret(self):
-        servers = self.servers("ab")
+        servers = self.two
         with tempfile.TemporaryDirectory() as folder:
             secret = Path(folder) / "secret"
             secret.write_text("of all gateways")
@@ -473,8 +505,7 @@ class Sticky(ServersCase):
             self.assertNotEqual(first, self.clients(self.gateway(servers, by="sticky:at")))
 
     def test_a_stored_response_gives_nobody_the_cookie_of_another(self):
-        servers = self.servers("ab")
-        urls = [one.url for one in servers]
+        urls = [one.url for one in self.two]
         text = config(service(url=urls, balance={"by": "sticky:at"}), route(cache="1h"), ADMIN)
         gateway = self.start(Gateway(BINARY, text))
         self.assertIsNotNone(gateway.get("/kept").get("set-cookie"))

@@ -124,7 +124,7 @@ class Kept(ChangesCase):
         self.names(gateway, 20)
         self.assertEqual(self.states(gateway), {gone.address: "ejected", stays.address: "in"})
         answers = []
-        busy = self.in_background(gateway, "/?slow=b&seconds=3", answers)
+        busy = self.in_background(gateway, "/?slow=b&until=seen", answers)
         self.assert_eventually(lambda: self.open(gateway) == [0, 1], "a request is open")
         with gateway.client() as client:
 
@@ -139,6 +139,7 @@ class Kept(ChangesCase):
             self.assertEqual(self.states(gateway)[gone.address], "ejected")
             self.assertEqual(self.open(gateway), [0, 0, 1])
             self.assert_eventually(lambda: connection().startswith(b"c "), "the new one is asked, too")
+        stays.go_on("seen")
         busy.join()
         self.assertEqual(self.open(gateway), [0, 0, 0])
         changes = self.status(gateway)["server_changes"]
@@ -155,10 +156,11 @@ class Kept(ChangesCase):
     def test_a_server_that_goes_ends_its_request(self):
         servers = self.servers("ab")
         gateway, answers = self.begin(servers), []
-        threads = [self.in_background(gateway, "/?slow=a&seconds=2", answers) for _ in range(4)]
+        threads = [self.in_background(gateway, "/?slow=a&until=gone", answers) for _ in range(4)]
         self.assert_eventually(lambda: self.open(gateway)[0] >= 1, "a has one")
         self.follow(gateway, servers[1:])
         self.assertEqual(self.names(gateway, 20), {"b": 20})
+        servers[0].go_on("gone")
         for one in threads:
             one.join()
         self.assertEqual({answer.status for answer in answers}, {200})
@@ -192,12 +194,13 @@ class Kept(ChangesCase):
 
 class UnderLoad(ChangesCase):
     def load(self, gateway, threads=8):
-        """Requests without a pause until the returned function is called, which gives the answers that were not 200."""
+        """Requests, some hundred a second, until the returned function is called, which gives the answers that were not
+        200."""
         stop, failed, answered = threading.Event(), [], collections.Counter()
 
         def one():
             with gateway.client() as client:
-                while not stop.is_set():
+                while not stop.wait(0.01):
                     client.send_head("GET", "/", [])
                     answer = client.answer("GET")
                     answered[answer.body] += 1
@@ -252,7 +255,7 @@ class UnderLoad(ChangesCase):
         [one] = self.servers("a")
         settings = WAITS | {"max_connections": 5}
         gateway, answers = self.begin([one], **settings), []
-        thread = self.in_background(gateway, "/?slow=a&seconds=30", answers)
+        thread = self.in_background(gateway, "/?slow=a&until=killed", answers)
         self.assert_eventually(lambda: self.open(gateway) == [1], "it is there")
         self.follow(gateway, [], **settings)
         one.kill()

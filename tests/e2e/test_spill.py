@@ -122,15 +122,17 @@ class Spilling(SpillCase):
 
     def test_what_has_no_room_elsewhere_waits_at_home(self):
         # Its queue would be the second line that a request waits in.
-        gateway = self.begin(self.remote("7"), other={"max_connections": 1})
+        remote = self.remote("7")
+        gateway = self.begin(remote, other={"max_connections": 1})
         self.fill(gateway)
-        busy, _ = self.in_background(gateway, "/sleep?slow=7&seconds=3")
+        busy, _ = self.in_background(gateway, "/sleep?slow=7&until=answered")
         self.assert_eventually(lambda: self.spilled(gateway)["full"] == 1, "one is there")
         late, answers = self.in_background(gateway, "/pid")
         self.waits(gateway)
         self.release(gateway)
         late.join()
         self.assertTrue(answers[0].body.isdigit(), answers)
+        remote.go_on("answered")
         busy.join()
 
     def test_what_fails_elsewhere_waits_at_home(self):

@@ -43,7 +43,7 @@ class Findings(Tls):
         web = service("web", ORIGIN, transport="http", min_instances=1), route("/", "web", hsts="365d")
         pair = '{{ certificate = "{0}.pem", key = "{0}.key" }}'
         both = f"certificates = [{pair.format('server')}, {pair.format('rsa')}]"
-        gateway = self.begin(*web, tls=both, before=self.issue)
+        gateway = self.begin(*web, tls=both, issue=self.issue)
         self.assert_eventually(lambda: self.get(gateway, "/").status == 200, "the service does not answer")
         host, port = self.address(gateway)
         found = gateway.folder / "found.json"
@@ -55,11 +55,11 @@ class Findings(Tls):
         above = {name: it for name, it in said.items() if it[0] not in FINE and it != EXPLAINED.get(name)}
         self.assertEqual(above, {}, done.stdout)
 
-    def issue(self):
+    def issue(self, authority):
         # As public authorities issue them: for 90 days, with a list of what was revoked.
         fields = ["crlDistributionPoints=URI:http://ca.demo.test/list"]
-        self.authority.issue("demo.test", file="server", days=90, fields=fields)
-        self.authority.issue("demo.test", file="rsa", days=90, fields=fields, kind=RSA)
+        authority.issue("demo.test", file="server", days=90, fields=fields)
+        authority.issue("demo.test", file="rsa", days=90, fields=fields, kind=RSA)
 
 
 if __name__ == "__main__":

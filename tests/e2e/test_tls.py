@@ -21,6 +21,7 @@ from harness import BINARY, ORIGIN, Gateway, config, limits, route, service, set
 from harness import TestCase as Case
 from http1 import Client, Cut
 from test_access import Decider
+from test_operate import ADMIN, Unix
 
 __all__ = ["setUpModule"]
 
@@ -69,18 +70,38 @@ class ByHand:
         return plain
 
 
+def secured(*blocks, tls="", listen=BOTH, names=("demo.test",), issue=None, **settings):
+    """A gateway with a plain listener and one with TLS, and the authority of its certificate, which is for `names`.
+
+    `issue(authority)` issues other certificates, for `tls`.
+    """
+    gateway = Gateway(BINARY, "")
+    authority = Authority(gateway.folder)
+    issue(authority) if issue else authority.issue(*names, file="server")
+    tls = tls or 'certificates = { certificate = "server.pem", key = "server.key" }'
+    gateway._config = config(*blocks, f"[tls]\n{tls}\n", listen=list(listen), **settings)
+    return gateway, authority
+
+
 class Tls(Case):
-    def begin(self, *blocks, tls="", listen=BOTH, names=("demo.test",), before=None, **settings):
-        """A gateway with a plain listener and one with TLS, which has a certificate for `names`, or what `before` has
-        issued."""
-        gateway = Gateway(BINARY, "")
-        self.authority = Authority(gateway.folder)
-        (before or (lambda: self.authority.issue(*names, file="server")))()
-        tls = tls or 'certificates = { certificate = "server.pem", key = "server.key" }'
-        gateway._config = config(*blocks, f"[tls]\n{tls}\n", listen=list(listen), **settings)
+    def setUp(self):
+        super().setUp()
+        for gateway in self._shared:
+            self.addCleanup(self.assert_no_bug, gateway)
+
+    @classmethod
+    def share_secured(cls, *blocks):
+        gateway, cls.authority = secured(*blocks)
+        cls.gateway = cls.share(gateway)
+
+    def begin(self, *blocks, **settings):
+        gateway, self.authority = secured(*blocks, **settings)
         self.start(gateway)
-        self.addCleanup(lambda: self.assertNotIn("bug of Pilotlight", gateway.output()))
+        self.addCleanup(self.assert_no_bug, gateway)
         return gateway
+
+    def assert_no_bug(self, gateway):
+        self.assertNotIn("bug of Pilotlight", gateway.output())
 
     def address(self, gateway):
         self.assert_eventually(lambda: ADDRESS.search(gateway.output()), "no address with https://")
@@ -98,6 +119,8 @@ class Tls(Case):
     def socket(self, gateway, context=None, name="demo.test", session=None, timeout=20.0):
         plain = socket.create_connection(self.address(gateway), timeout=timeout)
         self.addCleanup(plain.close)
+        # Else the request waits for the ACK of the end of the handshake, up to 40 ms.
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         secure = (context or self.context()).wrap_socket(plain, server_hostname=name, session=session)
         self.addCleanup(secure.close)
         return secure
@@ -143,8 +166,12 @@ def name_of(secure):
 
 
 class Handshakes(Tls):
+    @classmethod
+    def setUpClass(cls):
+        cls.share_secured(*WEB)
+
     def test_both_versions_and_curl(self):
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
             secure = self.socket(gateway, self.context(version))
             self.assertEqual(secure.version(), version.name.replace("v1_", "v1."))
@@ -152,15 +179,8 @@ class Handshakes(Tls):
         self.assertIn("127.0.0.1", self.curl(gateway))
         self.assertIn("127.0.0.1", self.curl(gateway, "--tls-max", "1.2"))
 
-    def test_the_least_version(self):
-        pair = '{ certificate = "server.pem", key = "server.key" }'
-        gateway = self.begin(*WEB, tls=f'certificates = {pair}\nmin_version = "1.3"')
-        self.assertEqual(self.socket(gateway).version(), "TLSv1.3")
-        with self.assertRaises(ssl.SSLError):
-            self.socket(gateway, self.context(ssl.TLSVersion.TLSv1_2))
-
     def test_alpn(self):
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         for offered, agreed in ((["http/1.1"], "http/1.1"), (["http/1.1", "h2"], "h2")):
             context = self.context()
             context.set_alpn_protocols(offered)
@@ -171,6 +191,45 @@ class Handshakes(Tls):
             self.assertEqual(said, version)
             fields = json.loads((gateway.folder / "body").read_text())["fields"]
             self.assertIn(["x-forwarded-proto", "https"], [[name.lower(), value] for name, value in fields])
+
+    def test_plain_http_is_told_what_is_wrong(self):
+        gateway = self.gateway
+        with Client(self.address(gateway)) as client:
+            answer = client.request("GET", "/show")
+            self.assertIn("https://", self.assert_problem(answer, 400)["detail"])
+        garbage = socket.create_connection(self.address(gateway), timeout=20)
+        self.addCleanup(garbage.close)
+        garbage.sendall(b"\x00" * 100)
+        while garbage.recv(100):  # an alert, then the end
+            pass
+
+    def test_plain_http_is_told_in_the_middle_of_its_body(self):
+        """Closed with bytes unread the connection would be reset, and the answer lost with it."""
+        gateway = self.gateway
+        with Client(self.address(gateway)) as client:
+            body = bytes(3_000_000)
+            client.send(b"POST /show HTTP/1.1\r\nHost: demo.test\r\nContent-Length: %d\r\n\r\n" % len(body))
+            client.send(body)
+            self.assertIn("https://", self.assert_problem(client.answer("POST"), 400)["detail"])
+            self.assertTrue(client.ended())
+
+    def test_tls_to_the_plain_port_is_refused(self):
+        gateway = self.gateway
+        plain = socket.create_connection(gateway.address, timeout=20)
+        self.addCleanup(plain.close)
+        with self.assertRaises(ssl.SSLError):
+            self.context().wrap_socket(plain, server_hostname="demo.test")
+
+
+class HandshakeSettings(Tls):
+    """Each with its own configuration, or its own load."""
+
+    def test_the_least_version(self):
+        pair = '{ certificate = "server.pem", key = "server.key" }'
+        gateway = self.begin(*WEB, tls=f'certificates = {pair}\nmin_version = "1.3"')
+        self.assertEqual(self.socket(gateway).version(), "TLSv1.3")
+        with self.assertRaises(ssl.SSLError):
+            self.socket(gateway, self.context(ssl.TLSVersion.TLSv1_2))
 
     def test_names(self):
         gateway = Gateway(BINARY, "")
@@ -301,27 +360,6 @@ class Handshakes(Tls):
             for thread in threads:
                 thread.join()
 
-    def test_plain_http_is_told_what_is_wrong(self):
-        gateway = self.begin(*WEB)
-        with Client(self.address(gateway)) as client:
-            answer = client.request("GET", "/show")
-            self.assertIn("https://", self.assert_problem(answer, 400)["detail"])
-        garbage = socket.create_connection(self.address(gateway), timeout=20)
-        self.addCleanup(garbage.close)
-        garbage.sendall(b"\x00" * 100)
-        while garbage.recv(100):  # an alert, then the end
-            pass
-
-    def test_plain_http_is_told_in_the_middle_of_its_body(self):
-        """Closed with bytes unread the connection would be reset, and the answer lost with it."""
-        gateway = self.begin(*WEB)
-        with Client(self.address(gateway)) as client:
-            body = bytes(3_000_000)
-            client.send(b"POST /show HTTP/1.1\r\nHost: demo.test\r\nContent-Length: %d\r\n\r\n" % len(body))
-            client.send(body)
-            self.assertIn("https://", self.assert_problem(client.answer("POST"), 400)["detail"])
-            self.assertTrue(client.ended())
-
     def test_a_proxy_header_that_is_not_believed_is_named_in_the_log(self):
         gateway = self.begin(*WEB)
         line = b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n"
@@ -341,38 +379,25 @@ class Handshakes(Tls):
             answer = secure.open(b"".join(iter(lambda: connection.recv(65_536), b"")))
             self.assertIn(b'["x-forwarded-for", "192.0.2.7"]', answer)
 
-    def test_tls_to_the_plain_port_is_refused(self):
-        gateway = self.begin(*WEB)
-        plain = socket.create_connection(gateway.address, timeout=20)
-        self.addCleanup(plain.close)
-        with self.assertRaises(ssl.SSLError):
-            self.context().wrap_socket(plain, server_hostname="demo.test")
-
 
 class Http(Tls):
+    @classmethod
+    def setUpClass(cls):
+        web = {"service": "web", "https": "allow"}
+        routes = route("/", **web), route("/cached", cache=True, **web), route("/upgraded", upgrades=["websocket"], **web)
+        cls.share_secured(WEB[0], *routes)
+
     def test_services_are_told_the_scheme(self):
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         fields = {name.lower(): value for name, value in self.assert_json(self.get(gateway))["fields"]}
         self.assertEqual(fields["x-forwarded-proto"], "https")
         self.assertIn("proto=https", fields["forwarded"])
         fields = {name.lower(): value for name, value in self.assert_json(gateway.get("/show"))["fields"]}
         self.assertEqual(fields["x-forwarded-proto"], "http")
 
-    def test_the_access_log_has_the_scheme(self):
-        log = '[access_log]\npath = "access.log"\nfields = ["scheme", "status"]\n'
-        gateway = self.begin(*CACHED, log)
-        target = "/make?h=cache-control:max-age=60"
-        for _ in range(2):
-            self.get(gateway, target)
-            gateway.get(target)
-        path = gateway.folder / "access.log"
-        self.assert_eventually(lambda: path.exists() and path.read_text().count("\n") == 4, "four lines")
-        schemes = [json.loads(line)["scheme"] for line in path.read_text().splitlines()]
-        self.assertEqual(sorted(schemes), ["http", "http", "https", "https"])
-
     def test_what_is_stored_belongs_to_its_scheme(self):
-        gateway = self.begin(*CACHED)
-        target = "/make?h=cache-control:max-age=60"
+        gateway = self.gateway
+        target = "/cached/make?h=cache-control:max-age=60&of=scheme"
         client = self.secure(gateway)
         stored = [client.request("GET", target).body for _ in range(3)]
         self.assertEqual(set(stored), {serial(1)})
@@ -381,9 +406,9 @@ class Http(Tls):
         self.assertIn("hit", client.request("GET", target).get("cache-status"))
 
     def test_keep_alive_and_pipelining(self):
-        gateway = self.begin(*CACHED)
+        gateway = self.gateway
         client = self.secure(gateway)
-        target = "/make?h=cache-control:max-age=60"
+        target = "/cached/make?h=cache-control:max-age=60&of=pipelining"
         client.request("GET", target)
         count = 200
         client.send(f"GET {target} HTTP/1.1\r\nHost: demo.test\r\n\r\n".encode() * count)
@@ -391,7 +416,7 @@ class Http(Tls):
         self.assert_status(client.request("GET", "/show"), 200)
 
     def test_uploads(self):
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
             client = self.secure(gateway, self.context(version))
             body = os.urandom(3_000_001)
@@ -405,7 +430,7 @@ class Http(Tls):
                 self.assertEqual((told["bytes"], told["sha256"]), (len(body), hashlib.sha256(body).hexdigest()))
 
     def test_large_answers(self):
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         client = self.secure(gateway)
         for size in (1, 16_383, 16_384, 16_385, 65_537, 5_000_000):
             self.assertEqual(client.request("GET", f"/blob?bytes={size}").body, random.Random(1).randbytes(size))
@@ -413,7 +438,7 @@ class Http(Tls):
 
     def test_a_reader_of_small_pieces_gets_everything(self):
         """What it has not taken waits encrypted, chunks of a length and without."""
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         for target in ("/blob?bytes=3000000", "/print?bytes=0", "/stream?chunks=3"):
             secure = self.socket(gateway)
             secure.sendall(f"GET {target} HTTP/1.1\r\nHost: demo.test\r\nConnection: close\r\n\r\n".encode())
@@ -424,25 +449,8 @@ class Http(Tls):
             if target.startswith("/blob"):
                 self.assertTrue(received.endswith(random.Random(1).randbytes(3_000_000)))
 
-    def test_a_client_that_takes_nothing_is_cut(self):
-        gateway = self.begin(*WEB, limits(body_timeout="1s"))
-        stuck = self.socket(gateway)
-        stuck.sendall(b"GET /blob?bytes=60000000 HTTP/1.1\r\nHost: demo.test\r\n\r\n")
-        self.assert_eventually(lambda: self.connections(gateway) == 0, "the connection stays open")
-
-    def connections(self, gateway):
-        told = subprocess.check_output([BINARY, "status", "--json"], cwd=gateway.folder, text=True)
-        told = json.loads(told)["gateway"]
-        return told["connections_open"] if told["connections"] else -1
-
-    def test_a_slow_head_is_answered(self):
-        gateway = self.begin(*WEB, limits(header_timeout="1s"))
-        client = self.secure(gateway)
-        client.send(b"GET / HTTP/1.1\r\nHost:")
-        self.assert_problem(client.answer(), 408)
-
     def test_the_end_is_said(self):
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         secure = self.socket(gateway, self.context(), timeout=20)
         secure.suppress_ragged_eofs = False
         secure.sendall(b"GET /show HTTP/1.1\r\nHost: demo.test\r\nConnection: close\r\n\r\n")
@@ -451,37 +459,28 @@ class Http(Tls):
             received += piece
         self.assertTrue(received.startswith(b"HTTP/1.1 200"))
 
-    def test_an_answer_that_is_cut_has_no_end(self):
-        gateway = self.begin(*WEB, limits(response_body_timeout="1s"))
-        secure = self.socket(gateway)
-        secure.suppress_ragged_eofs = False
-        secure.sendall(b"GET /stream?chunks=2&ms=20000 HTTP/1.0\r\nHost: demo.test\r\n\r\n")
-        with self.assertRaises((ssl.SSLEOFError, ConnectionResetError)):
-            while secure.recv(65_536):
-                pass
-
     def test_half_closed(self):
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         secure = self.socket(gateway)
-        secure.sendall(b"GET /make?ms=300 HTTP/1.1\r\nHost: demo.test\r\n\r\n")
+        secure.sendall(b"GET /make?ms=300&of=half HTTP/1.1\r\nHost: demo.test\r\n\r\n")
         socket.socket.shutdown(secure, socket.SHUT_WR)  # of TCP, as a client that has gone may
         self.assertEqual(SecureClient(secure).answer().body, serial(1))
 
     def test_a_client_that_says_its_end_is_still_answered(self):
         """RFC 8446 §6.1: close_notify ends one direction."""
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         connection, secure = self.by_hand(gateway)
-        connection.sendall(secure.seal(b"GET /make?ms=300 HTTP/1.1\r\nHost: demo.test\r\n\r\n", is_end=True))
+        connection.sendall(secure.seal(b"GET /make?ms=300&of=end HTTP/1.1\r\nHost: demo.test\r\n\r\n", is_end=True))
         answer = secure.open(b"".join(iter(lambda: connection.recv(65_536), b"")))
         self.assertTrue(answer.endswith(serial(1)), answer)
 
     def test_websocket(self):
-        gateway = self.begin(service("web", ORIGIN, transport="http"), route("/", "web", upgrades=["websocket"]))
+        gateway = self.gateway
         secure = self.socket(gateway)
         client = SecureClient(secure)
         key = base64.b64encode(os.urandom(16)).decode()
         fields = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", key)]
-        client.send_head("GET", "/ws", [*fields, ("Sec-WebSocket-Version", "13")])
+        client.send_head("GET", "/upgraded/ws", [*fields, ("Sec-WebSocket-Version", "13")])
         answer = client.head()
         self.assert_status(answer, 101)
         self.assertEqual(answer.get("sec-websocket-accept"), websocket.accept(key))
@@ -492,15 +491,15 @@ class Http(Tls):
             self.assertEqual(websocket.read_frame(read), (websocket.BINARY, payload))
 
     def test_records_of_one_byte(self):
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         secure = self.socket(gateway)
-        for byte in b"GET /make HTTP/1.1\r\nHost: demo.test\r\n\r\n":
+        for byte in b"GET /make?of=records HTTP/1.1\r\nHost: demo.test\r\n\r\n":
             secure.sendall(bytes([byte]))
         self.assertEqual(SecureClient(secure).answer().body, serial(1))
 
     def test_bytes_one_by_one_below_tls(self):
         """The bytes of the handshake and of the records come in as many reads as there can be."""
-        gateway = self.begin(*WEB)
+        gateway = self.gateway
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         secure = self.context().wrap_bio(incoming, outgoing, server_hostname="demo.test")
         plain = socket.create_connection(self.address(gateway), timeout=20)
@@ -519,6 +518,47 @@ class Http(Tls):
         until(secure.do_handshake)
         secure.write(b"GET /make HTTP/1.1\r\nHost: demo.test\r\n\r\n")
         self.assertTrue(until(lambda: secure.read(65_536)).startswith(b"HTTP/1.1 200"))
+
+
+class HttpSettings(Tls):
+    def test_the_access_log_has_the_scheme(self):
+        log = '[access_log]\npath = "access.log"\nfields = ["scheme", "status"]\n'
+        gateway = self.begin(*CACHED, log)
+        target = "/make?h=cache-control:max-age=60"
+        for _ in range(2):
+            self.get(gateway, target)
+            gateway.get(target)
+        path = gateway.folder / "access.log"
+        self.assert_eventually(lambda: path.exists() and path.read_text().count("\n") == 4, "four lines")
+        schemes = [json.loads(line)["scheme"] for line in path.read_text().splitlines()]
+        self.assertEqual(sorted(schemes), ["http", "http", "https", "https"])
+
+    def test_a_client_that_takes_nothing_is_cut(self):
+        gateway = self.begin(*WEB, limits(body_timeout="1s"), ADMIN)
+        stuck = self.socket(gateway)
+        stuck.sendall(b"GET /large?bytes=60000000 HTTP/1.1\r\nHost: demo.test\r\n\r\n")
+        self.assert_eventually(lambda: self.connections(gateway) == 0, "the connection stays open")
+
+    def test_a_slow_head_is_answered(self):
+        gateway = self.begin(*WEB, limits(header_timeout="1s"))
+        client = self.secure(gateway)
+        client.send(b"GET / HTTP/1.1\r\nHost:")
+        self.assert_problem(client.answer(), 408)
+
+    def test_an_answer_that_is_cut_has_no_end(self):
+        gateway = self.begin(*WEB, limits(response_body_timeout="1s"))
+        secure = self.socket(gateway)
+        secure.suppress_ragged_eofs = False
+        secure.sendall(b"GET /stream?chunks=2&ms=20000 HTTP/1.0\r\nHost: demo.test\r\n\r\n")
+        with self.assertRaises((ssl.SSLEOFError, ConnectionResetError)):
+            while secure.recv(65_536):
+                pass
+
+    def connections(self, gateway):
+        with contextlib.closing(Unix(gateway.folder / "admin.sock")) as connection:
+            connection.request("GET", "/status")
+            told = json.loads(connection.getresponse().read())["gateway"]
+        return told["connections_open"] if told["connections"] else -1
 
 
 class Redirects(Tls):
@@ -679,15 +719,13 @@ certificates = {{ certificate = "server.pem", key = "server.key" }}
 client_certificates = {{ ca = "clients.pem", mode = "{}" }}
 """
 
-    def begin_with(self, mode, *blocks):
+    @classmethod
+    def share_with(cls, mode, *blocks):
         """The authority of clients is made before the gateway starts."""
-        gateway = Gateway(BINARY, "")
-        self.authority = Authority(gateway.folder)
-        self.authority.issue("demo.test", file="server")
-        self.clients = Authority(gateway.folder, "clients")
-        self.pair = self.clients.issue("client.test", usage="clientAuth")
-        gateway._config = config(*blocks, f"[tls]\n{self.TLS.format(mode)}\n", listen=BOTH)
-        return self.start(gateway)
+        gateway, cls.authority = secured(*blocks, tls=cls.TLS.format(mode))
+        cls.clients = Authority(gateway.folder, "clients")
+        cls.pair = cls.clients.issue("client.test", usage="clientAuth")
+        cls.gateway = cls.share(gateway)
 
     def shown(self, pair=None, version=None):
         context = self.context(version)
@@ -701,8 +739,14 @@ client_certificates = {{ ca = "clients.pem", mode = "{}" }}
     def expected(self):
         return [":" + base64.b64encode(ssl.PEM_cert_to_DER_cert(Path(self.pair[0]).read_text())).decode() + ":"]
 
+
+class RequiredClientCertificates(ClientCertificates):
+    @classmethod
+    def setUpClass(cls):
+        cls.share_with("required", *WEB)
+
     def test_required(self):
-        gateway = self.begin_with("required", *WEB)
+        gateway = self.gateway
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
             answer = self.get(gateway, context=self.shown(version=version), fields=[("Client-Cert", ":Zm9yZ2Vk:")])
             self.assertEqual(self.identity(answer), self.expected())
@@ -711,8 +755,30 @@ client_certificates = {{ ca = "clients.pem", mode = "{}" }}
                 with self.assertRaises((ssl.SSLError, ConnectionResetError, Cut)):
                     self.get(gateway, context=context)
 
+    def test_a_resumed_session_has_the_same_identity(self):
+        gateway = self.gateway
+        context = self.shown()
+        first = self.socket(gateway, context)
+        SecureClient(first).request("GET", "/show")
+        again = self.socket(gateway, context, session=first.session)
+        self.assertTrue(again.session_reused)
+        self.assertEqual(self.identity(SecureClient(again).request("GET", "/show")), self.expected())
+
+
+class OptionalClientCertificates(ClientCertificates):
+    @classmethod
+    def setUpClass(cls):
+        cls.decider = Decider()
+        cls.addClassCleanup(cls.decider.server_close)
+        cls.addClassCleanup(cls.decider.shutdown)
+        forward = {"url": "http://127.0.0.1:%d/auth" % cls.decider.server_address[1], "cache": "1h"}
+        web = {"service": "web", "https": "allow"}
+        cls.share_with(
+            "optional", *WEB, route("/cached", cache=True, **web), route("/decided", allow={"forward": forward}, **web)
+        )
+
     def test_optional_and_forged(self):
-        gateway = self.begin_with("optional", *WEB)
+        gateway = self.gateway
         forged = [("Client-Cert", ":Zm9yZ2Vk:"), ("client_cert", "x"), ("Client-Cert-Chain", ":Zm9yZ2Vk:")]
         self.assertEqual(self.identity(self.get(gateway, context=self.shown(), fields=forged)), self.expected())
         self.assertEqual(self.identity(self.get(gateway, fields=forged)), [])
@@ -721,7 +787,7 @@ client_certificates = {{ ca = "clients.pem", mode = "{}" }}
         self.assertFalse("client-cert" in text or "client_cert" in text, text)
 
     def test_trailers_say_nothing_of_who_asks(self):
-        gateway = self.begin_with("optional", *WEB)
+        gateway = self.gateway
         forged = b"Client-Cert: 1\r\nclient_cert: 2\r\nClient_Cert_Chain: 3\r\nX_Forwarded_For: 4\r\nOk: 5\r\n"
         client = self.secure(gateway)
         head = b"POST /show HTTP/1.1\r\nHost: demo.test\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -729,18 +795,9 @@ client_certificates = {{ ca = "clients.pem", mode = "{}" }}
         trailers = self.assert_json(client.answer("POST"))["trailers"]
         self.assertEqual([trailer.lower() for trailer in trailers], ["ok: 5"])
 
-    def test_a_resumed_session_has_the_same_identity(self):
-        gateway = self.begin_with("required", *WEB)
-        context = self.shown()
-        first = self.socket(gateway, context)
-        SecureClient(first).request("GET", "/show")
-        again = self.socket(gateway, context, session=first.session)
-        self.assertTrue(again.session_reused)
-        self.assertEqual(self.identity(SecureClient(again).request("GET", "/show")), self.expected())
-
     def test_what_one_client_was_answered_is_no_other_client_s(self):
-        gateway = self.begin_with("optional", *CACHED)
-        target = "/make?h=cache-control:max-age=60"
+        gateway = self.gateway
+        target = "/cached/make?h=cache-control:max-age=60"
         known = self.secure(gateway, self.shown())
         self.assertEqual([known.request("GET", target).body for _ in range(2)], [serial(1), serial(2)])
         stranger = self.secure(gateway)
@@ -748,15 +805,10 @@ client_certificates = {{ ca = "clients.pem", mode = "{}" }}
         self.assertEqual(known.request("GET", target).body, serial(4))
 
     def test_a_decision_for_one_certificate_is_for_no_other(self):
-        decider = Decider()
-        self.addCleanup(decider.server_close)
-        self.addCleanup(decider.shutdown)
-        forward = {"url": "http://127.0.0.1:%d/auth" % decider.server_address[1], "cache": "1h"}
-        web = WEB[0], route("/", "web", https="allow", allow={"forward": forward})
-        gateway = self.begin_with("optional", *web)
+        gateway, decider = self.gateway, self.decider
         other = self.clients.issue("other.test", usage="clientAuth")
         for pair, asked in ((self.pair, 1), (self.pair, 1), (other, 2), (self.pair, 2), (other, 2)):
-            answer = self.get(gateway, context=self.shown(pair), fields=[("Authorization", "ann")])
+            answer = self.get(gateway, "/decided/show", context=self.shown(pair), fields=[("Authorization", "ann")])
             self.assert_status(answer, 200)
             self.assertEqual(len(decider.asked), asked)
         self.assertNotEqual(*(fields["Client-Cert"] for _, fields in decider.asked))

@@ -1,5 +1,6 @@
 """Nobody waits for what does not come: a standard error that nobody reads, a port that is not open yet."""
 
+import contextlib
 import json
 import re
 import signal
@@ -8,10 +9,10 @@ import threading
 import unittest
 
 from harness import BINARY, PYTHON, Gateway, TestCase, config, in_threads, route, service, setUpModule
+from test_operate import ADMIN, Unix
 
 __all__ = ["setUpModule"]
 
-ADMIN = '[admin]\nsocket = "@FOLDER@/admin.sock"\n'
 LIMIT = 30.0  # for what takes milliseconds on a quiet machine
 
 
@@ -44,11 +45,9 @@ class Unread(Gateway):
 
 class Case(TestCase):
     def status(self, gateway):
-        done = subprocess.run(
-            [BINARY, "status", "--json", "--socket", str(gateway.folder / "admin.sock")], capture_output=True, text=True, timeout=LIMIT
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        with contextlib.closing(Unix(gateway.folder / "admin.sock")) as connection:
+            connection.request("GET", "/status")
+            return json.loads(connection.getresponse().read())
 
 
 class StandardError(Case):
@@ -104,6 +103,7 @@ LATE = """\
 import http.server, os, socket, sys, time
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 65_536  # head and body in one packet
     def log_message(self, *_): pass
     def do_GET(self):
         body = str(os.getpid()).encode()
@@ -190,13 +190,14 @@ class StopUnderLoad(Case):
     """Requests go on, so the service is started again at once: the command ends all the same, and says what it did."""
 
     def loaded(self, *words, code=0, **settings):
-        """What `stop` says while four clients send requests, one answer is in progress and one has no end."""
+        """What `stop` says while four clients send some hundred requests a second, one answer is in progress and one has
+        no end."""
         gateway = Gateway(BINARY, config(service(**settings), route(), ADMIN), start_limit=LIMIT, stop_limit=LIMIT)
         self.start(gateway)
         over, statuses = threading.Event(), []
 
         def load(_):
-            while not over.is_set():
+            while not over.wait(0.01):
                 statuses.append(gateway.get("/pid", timeout=LIMIT).status)
 
         with gateway.client(LIMIT) as finishing, gateway.client(LIMIT) as endless:

@@ -40,7 +40,7 @@ class Http1:
     def __init__(self, address, target, protocol="websocket"):
         self.socket = socket.create_connection(address, 20)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.inbox = b""
+        self.inbox = bytearray()
         switch = [("upgrade", protocol), ("connection", "upgrade"), ("sec-websocket-key", KEY)]
         fields = [("host", "demo.test"), *switch, *FIELDS]
         lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields), "", ""]
@@ -54,7 +54,7 @@ class Http1:
 
     def more(self):
         try:
-            data = self.socket.recv(65_536)
+            data = self.socket.recv(1 << 20)
         except ConnectionResetError:
             data = b""
         self.inbox += data
@@ -67,7 +67,8 @@ class Http1:
         """So many bytes; fewer only at the end."""
         while len(self.inbox) < count and self.more():
             pass
-        data, self.inbox = self.inbox[:count], self.inbox[count:]
+        data = bytes(self.inbox[:count])
+        del self.inbox[:count]
         return data
 
     def shut(self):
@@ -95,8 +96,8 @@ class Http2:
         self.client.send(self.stream, data)
 
     def read(self, count):
-        self.client.until(lambda: len(self.answer.body) - self.taken >= count or self.is_over())
-        data = bytes(self.answer.body[self.taken : self.taken + count])
+        self.client.until(lambda: len(self.answer.data) - self.taken >= count or self.is_over())
+        data = bytes(self.answer.data[self.taken : self.taken + count])
         self.taken += len(data)
         return data
 
@@ -208,13 +209,14 @@ def received(opened, count):
 class Echo(TestCase):
     """Every case on every way. The service that does not echo WebSocket but bytes is in `Bytes`."""
 
-    def setUp(self):
+    @classmethod
+    def setUpClass(cls):
         server = serve(echo, "127.0.0.1", 0, compression=None, max_size=None, ping_interval=None)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.shutdown)
+        cls.addClassCleanup(server.shutdown)
         url = "http://127.0.0.1:{}".format(server.socket.getsockname()[1])
         blocks = service(argv=DEMO, **CALM), route("/ws"), service("web", url=url), route("/", "web")
-        self.gateway = self.start(Gateway(harness.BINARY, config(*blocks)))
+        cls.gateway = cls.share(Gateway(harness.BINARY, config(*blocks)))
 
     def check(self, opener, target):
         for name, sent, expected in cases():

@@ -51,11 +51,12 @@ redirect = {{ to = "/new{{below}}{{query}}", status = 302 }}
 
 
 class When(TestCase):
-    def setUp(self):
-        self.plain, self.chosen = self.enterContext(Origin()), self.enterContext(Origin())
-        self.one, self.other = free_port(), free_port()
-        text = FILE.format(one=self.one, other=self.other, plain=self.plain.url, chosen=self.chosen.url)
-        self.gateway = self.start(Gateway(BINARY, text))
+    @classmethod
+    def setUpClass(cls):
+        cls.plain, cls.chosen = cls.enterClassContext(Origin()), cls.enterClassContext(Origin())
+        cls.one, cls.other = free_port(), free_port()
+        text = FILE.format(one=cls.one, other=cls.other, plain=cls.plain.url, chosen=cls.chosen.url)
+        cls.gateway = cls.share(Gateway(BINARY, text))
 
     def served(self, path, *fields, method="GET", port=None, **more):
         """Which of the two has answered."""
@@ -83,16 +84,18 @@ class When(TestCase):
         self.assertEqual(self.served("/port/show", port=self.other), "chosen")
 
     def test_routes_with_one_url_do_not_share_what_is_stored(self):
-        path = "/make?h=Cache-Control:max-age=60"
+        path = "/make?h=Cache-Control:max-age=60&of=url"
+        before = len(self.plain.seen), len(self.chosen.seen)
         for _ in range(2):
             self.gateway.request("GET", path)
             self.gateway.request("GET", path, [("Version", "two")])
-        self.assertEqual((len(self.plain.seen), len(self.chosen.seen)), (1, 1))
+        after = len(self.plain.seen), len(self.chosen.seen)
+        self.assertEqual(after, (before[0] + 1, before[1] + 1))
         self.assertEqual(self.served(path), "cache")
         self.assertEqual(self.served(path, ("Version", "two")), "cache")
 
     def test_hits_are_of_the_route_that_the_head_chooses(self):
-        path = "/make?h=Cache-Control:max-age=60"
+        path = "/make?h=Cache-Control:max-age=60&of=head"
         with Client(("127.0.0.1", self.chosen.port())) as client:
             client.request("GET", path)
             client.request("GET", f"/port{path}")

@@ -6,6 +6,7 @@
 """
 
 import base64
+import functools
 import hashlib
 import hmac
 import http.server
@@ -42,15 +43,17 @@ class Issuer:
         self.public = openssl("pkey", "-in", self.file, "-pubout")
 
     def jwk(self, **more):
+        return self._public_key() | {"kid": self.kid, "use": "sig"} | more
+
+    @functools.cache
+    def _public_key(self):
         der = openssl("pkey", "-in", self.file, "-pubout", "-outform", "DER")
         if self.kind == "ES256":
-            key = {"kty": "EC", "crv": "P-256", "x": encode(der[-64:-32]), "y": encode(der[-32:])}
-        elif self.kind == "EdDSA":
-            key = {"kty": "OKP", "crv": "Ed25519", "x": encode(der[-32:])}
-        else:
-            modulus = openssl("rsa", "-in", self.file, "-modulus", "-noout").decode().strip().removeprefix("Modulus=")
-            key = {"kty": "RSA", "n": encode(bytes.fromhex(modulus)), "e": "AQAB"}
-        return key | {"kid": self.kid, "use": "sig"} | more
+            return {"kty": "EC", "crv": "P-256", "x": encode(der[-64:-32]), "y": encode(der[-32:])}
+        if self.kind == "EdDSA":
+            return {"kty": "OKP", "crv": "Ed25519", "x": encode(der[-32:])}
+        modulus = openssl("rsa", "-in", self.file, "-modulus", "-noout").decode().strip().removeprefix("Modulus=")
+        return {"kty": "RSA", "n": encode(bytes.fromhex(modulus)), "e": "AQAB"}
 
     def token(self, header=None, expires=600, **claims):
         """`header` replaces members of it; `expires=None`: there is no `exp`."""

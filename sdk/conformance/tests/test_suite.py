@@ -15,6 +15,7 @@ SPEC = HERE.parents[2] / "docs" / "spec" / "pipe.md"
 sys.path.insert(0, str(SUITE))
 
 import frames  # noqa: E402
+import instance  # noqa: E402
 import notation  # noqa: E402
 import pipe1  # noqa: E402
 import run_gateway  # noqa: E402
@@ -128,8 +129,19 @@ class Coverage(unittest.TestCase):
             self.assertEqual(named - rules, set(), "rules that the specification does not have")
             self.assertEqual([script.name for script in scripts if not script.rules], [], "transcripts without a rule")
 
+    def test_transcripts_that_share_a_process_share_no_names(self):
+        """The demo remembers the ids of exchanges that were cancelled, and the names that it has refused once."""
+        used = {}
+        for script in transcript.load_folder(run_service.FOLDER):
+            if run_service.needs_own_process(script):
+                continue
+            for name in set(re.findall(r"\b(?:x-once|id)=([\w-]+)", "\n".join(step.text for step in script.steps))):
+                used.setdefault(name, []).append(script.name)
+        self.assertGreater(len(used), 5)
+        self.assertEqual({name: scripts for name, scripts in used.items() if len(scripts) > 1}, {})
+
     def test_every_line_that_is_sent_can_be_compiled(self):
-        known = {name: b"1" for name in ("TOKEN", "INSTANCE", "w", "a", "b", "c", "still")}
+        known = {name: b"1" for name in ("TOKEN", "WORKER", "INSTANCE", "w", "a", "b", "c", "still")}
         for folder, side in ((run_service.FOLDER, "gateway"), (run_gateway.FOLDER, "service")):
             for script in transcript.load_folder(folder):
                 for step in script.steps:
@@ -160,14 +172,7 @@ class Faults(unittest.TestCase):
     }
 
     def play(self, name, *fault):
-        script = transcript.load(run_service.FOLDER / f"{name}.pipe")
-        steps = [transcript.Step("limit", "limit", "", "", 1.5, "within 1.5s"), *script.steps]
-        argv = [sys.executable, "-B", str(HERE / "tiny_service.py"), *fault]
-        limit, run_service.EXIT_LIMIT = run_service.EXIT_LIMIT, 1.5
-        try:
-            return run_service.play(script._replace(steps=steps), argv)
-        finally:
-            run_service.EXIT_LIMIT = limit
+        return run_service.play(quick(name), tiny(*fault))
 
     def test_the_right_service_passes(self):
         for name in sorted(set(self.FOUND_BY.values()) - {"shared-id-is-free-after-final-frame"}):
@@ -178,6 +183,69 @@ class Faults(unittest.TestCase):
         for fault, name in self.FOUND_BY.items():
             with self.subTest(fault):
                 self.assertIsNotNone(self.play(name, fault), f"{name} did not find {fault}")
+
+
+class SharedProcess(unittest.TestCase):
+    """Transcripts that share a process."""
+
+    ECHO, SKIPPED, REFUSED = "shared-echo", "unknown-ignorable-shared", "bad-exchange-zero"
+
+    def play(self, names, *fault):
+        """The results of the transcripts, and that of the end of the process."""
+        shared = run_service.SharedProcess(tiny(*fault))
+        return [shared.play(quick(name)) for name in names] + [shared.leave()]
+
+    def test_the_right_service_passes(self):
+        pids = []
+        shared = run_service.SharedProcess(tiny())
+        for name in (self.ECHO, self.REFUSED, self.SKIPPED, self.ECHO):
+            self.assertIsNone(shared.play(quick(name)))
+            pids.append(shared.pid)
+        self.assertIsNone(shared.leave())
+        self.assertEqual(len(set(pids)), 1, pids)
+
+    def test_a_failure_names_what_the_process_had_played_and_the_next_process_is_new(self):
+        first, second, third, fourth, end = self.play(
+            (self.ECHO, self.SKIPPED, self.REFUSED, self.ECHO), "names-no-rule"
+        )
+        self.assertEqual([first, second, fourth, end], [None] * 4)
+        self.assertIn(f"had played {self.ECHO}, {self.SKIPPED};", third)
+        self.assertIn("bad-exchange-zero.pipe:", third)
+
+    def test_a_failure_of_the_first_one_names_no_others(self):
+        first, end = self.play((self.REFUSED,), "names-no-rule")
+        self.assertNotIn("had played", first)
+        self.assertIsNone(end)
+
+    def test_a_process_that_stays_alive_is_found_at_its_end(self):
+        first, second, end = self.play((self.ECHO, self.SKIPPED), "stays-alive")
+        self.assertEqual([first, second], [None, None])
+        self.assertIn("P-33", end)
+        self.assertIn(f"had played {self.ECHO}, {self.SKIPPED};", end)
+
+    def test_a_process_that_dies_after_a_transcript_is_found(self):
+        first, second, end = self.play((self.REFUSED, self.ECHO), "dies-of-an-error")
+        self.assertIn("the first connection", first)
+        self.assertEqual([second, end], [None, None])
+
+    def test_first_and_further_connections_name_their_workers(self):
+        for fault in ("names-a-worker", "forgets-workers"):
+            with self.subTest(fault):
+                self.assertIn("worker", self.play((self.ECHO,), fault)[0])
+
+
+def quick(name):
+    """A transcript that waits for 1.5 s at most."""
+    script = transcript.load(run_service.FOLDER / f"{name}.pipe")
+    return script._replace(steps=[transcript.Step("limit", "limit", "", "", 1.5, "within 1.5s"), *script.steps])
+
+
+def tiny(*fault):
+    return [sys.executable, "-B", str(HERE / "tiny_service.py"), *fault]
+
+
+def setUpModule():
+    instance.EXIT_LIMIT = 1.5
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""A service on one shared connection, right by default and wrong in one way on request: `tiny_service.py [FAULT]`.
+"""A service on shared connections, right by default and wrong in one way on request: `tiny_service.py [FAULT]`.
 
 The suite is tested with it: each fault must be found by a transcript.
 """
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -15,29 +16,45 @@ import pipe1  # noqa: E402
 from pipe1 import END, TYPES, Frame, ProtocolError  # noqa: E402
 
 FAULT = sys.argv[1] if len(sys.argv) > 1 else None
+BUFFERS = {}  # received bytes by socket, in the order in which the sockets were opened
 
 
 def main():
+    dial(0 if FAULT == "names-a-worker" else None)
+    while BUFFERS:
+        for sock in select.select(list(BUFFERS), [], [])[0]:
+            if not read(sock):
+                del BUFFERS[sock]
+                sock.close()
+    if FAULT == "stays-alive":
+        signal.pause()
+
+
+def dial(worker):
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(os.environ["PILOTLIGHT_SOCKET"])
     lines = [b"PIPE/1", b"token=" + os.environ["PILOTLIGHT_TOKEN"].encode()]
-    lines += [b"worker=0"] if FAULT == "names-a-worker" else []
+    lines += [] if worker is None else [b"worker=%d" % worker]
     if FAULT == "ping-before-hello":
         send(sock, "PING", 0, 0, b"too soon")
     send(sock, "HELLO", 0, 0, pipe1.encode_text(lines))
-    buffer = bytearray()
-    while data := sock.recv(65_536):
-        buffer += data
-        try:
-            while frame := split(buffer):
-                handle(sock, frame)
-        except ProtocolError as error:
-            text = b"something is wrong" if FAULT == "names-no-rule" else str(error).encode()
-            send(sock, "RESET", 0, 0, pipe1.encode_reset(6, 0, text))
-            if FAULT != "stays-open":
-                return
-    if FAULT == "stays-alive":
-        signal.pause()
+    BUFFERS[sock] = bytearray()
+
+
+def read(sock):
+    """Handles what has come; returns whether the connection stays open."""
+    data, buffer = sock.recv(65_536), BUFFERS[sock]
+    buffer += data
+    try:
+        while frame := split(buffer):
+            handle(sock, frame)
+    except ProtocolError as error:
+        text = b"something is wrong" if FAULT == "names-no-rule" else str(error).encode()
+        send(sock, "RESET", 0, 0, pipe1.encode_reset(6, 0, text))
+        if FAULT == "dies-of-an-error":
+            sys.exit(1)
+        return FAULT == "stays-open"
+    return bool(data)
 
 
 def split(buffer):
@@ -49,6 +66,8 @@ def handle(sock, frame):
         send(sock, "PONG", 0, 0, b"\0" * 8 if FAULT == "wrong-pong" else frame.payload)
     elif frame.name == "REQUEST":
         request(sock, frame)
+    elif frame.name == "MORE":
+        dial(None if FAULT == "forgets-workers" else pipe1.decode_more(frame.payload)[2])
     elif frame.type not in pipe1.NAMES and (not frame.flags & pipe1.IGNORABLE or FAULT == "ignores-nothing"):
         raise ProtocolError("P-7", "unknown type")
     elif frame.name not in ("WELCOME", "RESET") and frame.type in pipe1.NAMES:

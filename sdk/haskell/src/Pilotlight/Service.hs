@@ -196,21 +196,20 @@ broken link error' = case fromException error' of
     -- P-10: nothing follows, whatever handlers still send.
     atomically (post link (resetFrame 0 protocol 0 text) >> writeTVar (isSaid link) True)
     atomically (settle link)
-    fatal
-  Nothing -> complain (maybe (show error') ioeGetErrorString (fromException error')) >> fatal
-  where
-    fatal = do
-      when (linkKind link == Shared) $ atomically (modifyTVar' (status (service link)) (Just . fromMaybe 1))
-      shut link ""
+    endWith 1 link
+  Nothing -> complain (maybe (show error') ioeGetErrorString (fromException error')) >> endWith 1 link
 
--- | The end of a connection and of its exchanges (P-34); that of the last shared one is the service's (P-33).
 shut :: Link -> String -> IO ()
-shut link _ = do
+shut link _ = endWith 0 link
+
+-- | Ends a connection and its exchanges (P-34). The last shared one ends the service, with this status (P-33).
+endWith :: Int -> Link -> IO ()
+endWith code' link = do
   orphans <- atomically $ do
     isGone <- swapTVar (isClosed link) True
     modifyTVar' (links self) (filter ((/= socket_ link) . socket_))
     left <- filter ((== Shared) . linkKind) <$> readTVar (links self)
-    when (null left && linkKind link == Shared) $ modifyTVar' (status self) (Just . fromMaybe 0)
+    when (null left && linkKind link == Shared) $ modifyTVar' (status self) (Just . fromMaybe code')
     orphans <- M.elems <$> swapTVar (open_ link) M.empty
     forM_ orphans $ \each -> writeTVar (ended each) True
     pure (if isGone then [] else orphans)
