@@ -90,7 +90,7 @@ class TestCase(unittest.TestCase):
     def share(cls, server):
         """Starts `server` (a gateway, or another object with `start` and `stop`) for all tests of the class.
 
-        For `setUpClass`: `cls.gateway = cls.share(demo_gateway())`. It stops after the last test of the class.
+        In `setUpClass`: `cls.gateway = cls.share(demo_gateway())`. It stops after the last test of the class.
         """
         cls.addClassCleanup(server.stop)
         cls._shared = (*cls._shared, server)
