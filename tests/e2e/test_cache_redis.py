@@ -114,11 +114,12 @@ class RedisCase(TestCase):
     settings = {"budget": "1s"}
 
     def setUp(self):
+        super().setUp()
         self.pages = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
         self.pages.daemon_threads = True
         self.pages.lock, self.pages.versions, self.pages.asked = threading.Lock(), Counter(), Counter()
         self.pages.fields, self.pages.takes = self.fields, self.takes
-        threading.Thread(target=self.pages.serve_forever, daemon=True).start()
+        threading.Thread(target=self.pages.serve_forever, args=(0.05,), daemon=True).start()
         self.addCleanup(self.pages.server_close)
         self.addCleanup(self.pages.shutdown)
 
