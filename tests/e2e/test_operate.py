@@ -14,6 +14,7 @@ import unittest
 from urllib.parse import quote as percent
 
 from harness import BINARY, HERE, ORIGIN, PYTHON, ROOT, Gateway, TestCase, config, eventually, in_threads, route, service, setUpModule
+from load import THINK_TIME
 
 __all__ = ["setUpModule"]
 
@@ -363,7 +364,7 @@ class Actions(Operated):
 
         def load(_):
             answers = set()
-            while not done.is_set():
+            while not done.wait(THINK_TIME):
                 answers.add(gateway.get("/status?code=200").status)
             return answers
 

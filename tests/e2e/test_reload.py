@@ -9,7 +9,7 @@ import unittest
 
 import websocket
 from harness import BINARY, HERE, ORIGIN, PYTHON, Gateway, TestCase, config, limits, route, service, setUpModule
-from load import Load
+from load import THINK_TIME, Load
 from test_operate import ADMIN, Unix
 
 __all__ = ["setUpModule"]
@@ -210,7 +210,7 @@ class UnderLoad(Reloading):
             (base, {}),
             (None, {"text": "nonsense = \n"}),
         )
-        with Load(gateway.address) as load:
+        with Load(gateway.address, think_time=THINK_TIME) as load:
             for turn in range(20):
                 blocks, settings = steps[turn % len(steps)]
                 before = load.count()
@@ -230,7 +230,7 @@ class UnderLoad(Reloading):
     def test_restarts(self):
         gateway = self.begin(pool(), route(service="pool"))
         self.pid(gateway)
-        with Load(gateway.address) as load:
+        with Load(gateway.address, think_time=THINK_TIME) as load:
             for _ in range(5):
                 self.command(gateway, "restart", "pool")
         self.assertEqual(load.errors, [])
@@ -240,7 +240,7 @@ class UnderLoad(Reloading):
         web = service("web", ORIGIN, transport="http", concurrency=2, max_instances=2, scale_up_after="5ms")
         gateway = self.begin(web, route(service="web"))
         gateway.get("/make")
-        with Load(gateway.address, "/make") as load:
+        with Load(gateway.address, "/make", think_time=THINK_TIME) as load:
             for _ in range(3):
                 self.command(gateway, "restart", "web")
         self.assertEqual(load.errors, [])

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from harness import BINARY, HERE, ORIGIN, PYTHON, Cut, Gateway, TestCase, config, in_threads, route, service, setUpModule
-from load import Clients
+from load import THINK_TIME, Clients
 
 __all__ = ["setUpModule"]
 
@@ -57,14 +57,15 @@ def burst(address, count, target):
 class Load(Clients):
     """Clients that ask without pause until the end of the block; `answers` counts (status, body)."""
 
-    def __init__(self, gateway, clients, target):
+    def __init__(self, gateway, clients, target, think_time=0.0):
         self.gateway, self.target, self.answers, self.errors = gateway, target, Counter(), []
-        super().__init__(clients)
+        super().__init__(clients, think_time)
 
     def _run(self, _number):
         try:
             with self.gateway.client() as client:
                 while not self._stop.is_set():
+                    self._think()
                     answer = client.request("GET", self.target)
                     self.answers[answer.status, answer.body.decode()] += 1
                     if answer.status != 200:
@@ -197,10 +198,10 @@ class Scale(TestCase):
 class Recycle(TestCase):
     """Instances are replaced under load, and no request sees it."""
 
-    def check(self, target, wanted, **settings):
+    def check(self, target, wanted, think_time=0.0, **settings):
         gateway = self.start(pool_gateway(**settings))
         gateway.get("/pid")
-        with Load(gateway, 8, target) as load:
+        with Load(gateway, 8, target, think_time) as load:
             self.assert_eventually(lambda: len(load.bodies()) >= wanted, "no instance was replaced", 30)
         self.assertEqual(load.errors, [])
         self.assert_eventually(lambda: len(running(gateway)) == 1, "an instance that was replaced is still there")
@@ -215,7 +216,7 @@ class Recycle(TestCase):
         self.check("/pid", 4, max_requests=300, concurrency=2, max_instances=1)
 
     def test_by_age(self):
-        self.check("/sleep?ms=5", 3, max_age="1s")
+        self.check("/sleep?ms=5", 3, THINK_TIME, max_age="1s")
 
     @unittest.skipUnless(Path("/proc/self/smaps_rollup").exists(), "not here: Linux")
     def test_by_memory(self):

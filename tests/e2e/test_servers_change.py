@@ -6,6 +6,7 @@ import subprocess
 import threading
 
 from harness import BINARY, Gateway, config, route, service, setUpModule
+from load import THINK_TIME
 from test_operate import ADMIN
 from test_servers import Server, ServersCase
 
@@ -70,12 +71,16 @@ class Waiting(ChangesCase):
         self.assertIn("it has no server, and this one has waited for queue.timeout (0.2 s)", late["detail"])
         self.assertEqual(answer.get("retry-after"), "1")
         self.follow(gateway, [], queue={"max": 1, "timeout": "1m"})
-        self.in_background(gateway, "/", [])
+        answers = []
+        one = self.in_background(gateway, "/", answers)
         self.assert_eventually(lambda: self.waiting(gateway) == 1, "it waits")
         full = self.assert_problem(gateway.get("/"), 503)
         self.assertIn("it has no server, and queue.max (1) requests wait already", full["detail"])
         [server] = self.servers("a")
         self.follow(gateway, [server], queue={"max": 1, "timeout": "1m"})
+        # The end of the test would kill the server, and the request would wait for the next one.
+        one.join()
+        self.assertEqual([answer.status for answer in answers], [200])
 
     def test_the_time_of_the_route_is_over_before(self):
         gateway = self.begin([], {"timeout": "200ms"}, **WAITS)
@@ -194,13 +199,12 @@ class Kept(ChangesCase):
 
 class UnderLoad(ChangesCase):
     def load(self, gateway, threads=8):
-        """Requests, some hundred a second, until the returned function is called, which gives the answers that were not
-        200."""
+        """Requests until the returned function is called, which gives the answers that were not 200."""
         stop, failed, answered = threading.Event(), [], collections.Counter()
 
         def one():
             with gateway.client() as client:
-                while not stop.wait(0.01):
+                while not stop.wait(THINK_TIME):
                     client.send_head("GET", "/", [])
                     answer = client.answer("GET")
                     answered[answer.body] += 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import http2_client as http2
 from harness import BINARY, ORIGIN, PYTHON, Gateway, alive, config, descendants, eventually, limits, route, service, setUpModule
-from load import Load
+from load import THINK_TIME, Load
 from test_operate import ADMIN, Unix
 from test_reload import Reloading, pool
 
@@ -63,7 +63,8 @@ class Upgrade(Upgrading):
         gateway.get("/web/make")
         download = gateway.client()
         self.addCleanup(download.close)
-        with Load(gateway.address) as load, Load(gateway.address, "/web/make", 2) as other:
+        paced = {"think_time": THINK_TIME}
+        with Load(gateway.address, **paced) as load, Load(gateway.address, "/web/make", 2, **paced) as other:
             download.send_head("GET", "/lines?count=60&ms=25")
             pieces = download.body(download.head())
             first = next(pieces)
@@ -84,7 +85,7 @@ class Upgrade(Upgrading):
     def test_by_signal_with_settings_that_a_reload_cannot_follow(self):
         gateway = self.begin(pool(), route(service="pool"), workers=2)
         self.pid(gateway)
-        with Load(gateway.address) as load:
+        with Load(gateway.address, think_time=THINK_TIME) as load:
             for workers in (4, 1):
                 old = self.status(gateway)["gateway"]["pid"]
                 self.write(gateway, pool(), route(service="pool"), workers=workers)
@@ -146,7 +147,7 @@ class Upgrade(Upgrading):
             ("kill -9 $$", "it ended before it was ready"),
             ("head -c 4 > /dev/null", "it ended before it was ready"),
         )
-        with Load(gateway.address, clients=2) as load:
+        with Load(gateway.address, clients=2, think_time=THINK_TIME) as load:
             for text, why in cases:
                 script.write_text(f"#!/bin/sh\n{text}\n")
                 script.chmod(0o755)
@@ -228,7 +229,7 @@ class Activation(Upgrading):
         self.assertTrue(self.pid(gateway).isdigit())
         environment = Path(f"/proc/{self.pid(gateway)}/environ").read_text()
         self.assertNotIn("LISTEN_PID", environment)
-        with Load(gateway.address, clients=2) as load:
+        with Load(gateway.address, clients=2, think_time=THINK_TIME) as load:
             self.upgrade(gateway)
             self.assertEqual(gateway.process.wait(20), 0)
         self.assertEqual(load.errors, [])

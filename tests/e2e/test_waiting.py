@@ -9,6 +9,7 @@ import threading
 import unittest
 
 from harness import BINARY, PYTHON, Gateway, TestCase, config, in_threads, route, service, setUpModule
+from load import THINK_TIME
 from test_operate import ADMIN, Unix
 
 __all__ = ["setUpModule"]
@@ -190,14 +191,13 @@ class StopUnderLoad(Case):
     """Requests go on, so the service is started again at once: the command ends all the same, and says what it did."""
 
     def loaded(self, *words, code=0, **settings):
-        """What `stop` says while four clients send some hundred requests a second, one answer is in progress and one has
-        no end."""
+        """What `stop` says while four clients send requests, one answer is in progress and one has no end."""
         gateway = Gateway(BINARY, config(service(**settings), route(), ADMIN), start_limit=LIMIT, stop_limit=LIMIT)
         self.start(gateway)
         over, statuses = threading.Event(), []
 
         def load(_):
-            while not over.wait(0.01):
+            while not over.wait(THINK_TIME):
                 statuses.append(gateway.get("/pid", timeout=LIMIT).status)
 
         with gateway.client(LIMIT) as finishing, gateway.client(LIMIT) as endless:
