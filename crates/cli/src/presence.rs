@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pilotlight_supervisor::RUNTIME_DIR_PREFIX;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, open, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RawMode, flock, fstat, open, openat, renameat, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
@@ -28,7 +30,7 @@ const UNFINISHED: &str = "gateway.json.new";
 /// Bytes of a record: three paths, each character of which may be six.
 const MAX_RECORD: u64 = 128 * 1024;
 /// Bits of a mode that let others write.
-const OTHERS_WRITE: u32 = 0o022;
+const OTHERS_WRITE: RawMode = 0o022;
 
 /// What a gateway says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //!
 //! Nothing here waits: `O_NONBLOCK` opens a FIFO without a writer, and what is no regular file is closed again.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, openat};
@@ -126,7 +126,7 @@ impl Way {
 }
 
 #[cfg(target_os = "linux")]
-fn beneath(folder: impl AsFd, names: &str) -> Result<OwnedFd, Errno> {
+fn beneath(folder: &OwnedFd, names: &str) -> Result<OwnedFd, Errno> {
     use rustix::fs::{ResolveFlags, openat2};
 
     openat2(folder, names, READ, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)

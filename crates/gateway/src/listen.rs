@@ -127,11 +127,11 @@ impl Legacy {
 
 fn adopted(socket: OwnedFd) -> Option<Listener> {
     let socket = Socket::from(socket);
-    if !socket.is_listener().unwrap_or(false) || socket.set_nonblocking(true).is_err() {
+    if !listens(&socket) || socket.set_nonblocking(true).is_err() {
         tracing::warn!("an inherited descriptor is no listening socket; it is closed");
         return None;
     }
-    match socket.domain() {
+    match socket.local_addr().map(|address| address.domain()) {
         Ok(Domain::UNIX) => Some(Listener::Unix(OwnedFd::from(socket).into())),
         Ok(Domain::IPV4 | Domain::IPV6) => Some(Listener::Tcp(OwnedFd::from(socket).into())),
         other => {
@@ -139,6 +139,21 @@ fn adopted(socket: OwnedFd) -> Option<Listener> {
             None
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn listens(socket: &Socket) -> bool {
+    socket.is_listener().unwrap_or(false)
+}
+
+#[cfg(not(target_os = "linux"))]
+use has_no_peer as listens;
+
+/// Returns whether a socket is a stream without a peer. Apple's systems do not say whether a socket listens
+/// (SO_ACCEPTCONN); such a stream is taken for a listener there.
+#[cfg(any(test, not(target_os = "linux")))]
+fn has_no_peer(socket: &Socket) -> bool {
+    matches!(socket.r#type(), Ok(Type::STREAM)) && socket.peer_addr().is_err()
 }
 
 /// So many listeners from those that there are: every socket must have a worker, or who waits in it waits for ever.
@@ -258,4 +273,21 @@ fn bind_unix(path: &Path, workers: usize) -> io::Result<Vec<Listener>> {
     }
     all.push(Listener::Unix(listener));
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_told_from_other_sockets() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        // All open until the end: the client's connection lasts as long as the listener.
+        let sockets = [(Socket::from(listener), true), (client.into(), false), (datagrams.into(), false)];
+        for (socket, expected) in &sockets {
+            assert_eq!((listens(socket), has_no_peer(socket)), (*expected, *expected), "{socket:?}");
+        }
+    }
 }

@@ -158,10 +158,16 @@ fn send_counted(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     stream.write_all(&framed)
 }
 
+/// Sends without SIGPIPE; on other systems than Linux, Rust's runtime ignores that signal.
+#[cfg(target_os = "linux")]
+const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(not(target_os = "linux"))]
+const NO_SIGNAL: SendFlags = SendFlags::empty();
+
 /// One entry, in a datagram or, if it is too large for one, in a sealed file of memory.
 fn send_entry(socket: &UnixDatagram, entry: &[u8]) -> io::Result<()> {
     let mut none = SendAncillaryBuffer::default();
-    match sendmsg(socket, &[IoSlice::new(entry)], &mut none, SendFlags::NOSIGNAL) {
+    match sendmsg(socket, &[IoSlice::new(entry)], &mut none, NO_SIGNAL) {
         Ok(_) => Ok(()),
         Err(Errno::MSGSIZE | Errno::NOBUFS) => send_sealed(socket, entry),
         Err(error) => Err(error.into()),
@@ -186,7 +192,7 @@ fn send_sealed(socket: &UnixDatagram, entry: &[u8]) -> io::Result<()> {
     if !control.push(SendAncillaryMessage::ScmRights(&files)) {
         return Err(io::Error::other("a message has no room for one descriptor"));
     }
-    Ok(sendmsg(socket, &[], &mut control, SendFlags::NOSIGNAL).map(drop)?)
+    Ok(sendmsg(socket, &[], &mut control, NO_SIGNAL).map(drop)?)
 }
 
 /// There is a journal on Linux alone.

@@ -3,7 +3,7 @@
 use crate::name::Name;
 use crate::prune;
 use crate::release::{Release, State};
-use rustix::fs::{FlockOperation, flock, syncfs};
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -204,7 +204,7 @@ impl Releases {
         let newest = self.list()?.into_iter().next().map(|release| release.name);
         let name = Name::new(SystemTime::now(), newest.as_ref(), label);
         fs::set_permissions(&incoming.path, fs::Permissions::from_mode(0o755))?;
-        syncfs(File::open(&incoming.path)?)?;
+        sync(&incoming.path)?;
         fs::rename(&incoming.path, self.dir(&name))?;
         incoming.is_placed = true;
         File::open(self.folder.join(RELEASES))?.sync_all()?;
@@ -269,6 +269,30 @@ impl Releases {
     fn mark(&self, marks: &str, name: &Name) -> PathBuf {
         self.folder.join(marks).join(name.as_str())
     }
+}
+
+/// Writes a folder and all that is below it to the disk.
+#[cfg(target_os = "linux")]
+fn sync(folder: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(folder)?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+use sync_each as sync;
+
+/// Writes a folder and all that is below it to the disk, file by file, where no call does so for a file system.
+#[cfg(any(test, not(target_os = "linux")))]
+fn sync_each(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            sync_each(&entry.path())?;
+        } else if kind.is_file() {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// That it was not there is fine.
@@ -341,6 +365,16 @@ mod tests {
         folder.add("next");
         assert!(!left.join("half").exists());
         assert_eq!(folder.releases.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn files_folders_and_links_are_synced_one_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        fs::write(dir.path().join("a/b/file"), "file").unwrap();
+        symlink("nowhere", dir.path().join("a/link")).unwrap();
+        sync_each(dir.path()).unwrap();
+        assert!(sync_each(&dir.path().join("nowhere")).is_err());
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn send_some(socket: &impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Re
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::other("more descriptors than one message carries"));
     }
-    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
+    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, NO_SIGNAL)?)
 }
 
 /// What has arrived on one socket.
@@ -148,6 +148,12 @@ impl Inbox {
         Ok(received.bytes)
     }
 }
+
+/// Sends without SIGPIPE; on other systems than Linux, Rust's runtime ignores that signal.
+#[cfg(target_os = "linux")]
+pub(crate) const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(not(target_os = "linux"))]
+pub(crate) const NO_SIGNAL: SendFlags = SendFlags::empty();
 
 #[cfg(target_os = "linux")]
 fn receive_flags() -> RecvFlags {

@@ -8,7 +8,7 @@ use crate::error::SupervisorError;
 use crate::limits::MAX_SOCKET_PATH;
 use crate::listener::{bind_unix, remove_file};
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, Stat, chmodat, fchmod, flock, fstat, mkdirat, open, openat, statat,
+    AtFlags, FlockOperation, Mode, OFlags, RawMode, Stat, chmodat, fchmod, flock, fstat, mkdirat, open, openat, statat,
 };
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
@@ -29,13 +29,13 @@ const LOCK: &str = "lock";
 const LONGEST_NAME: usize = 32;
 /// Random bytes in a folder's name.
 const NAME_BYTES: usize = 6;
-const PRIVATE: u32 = 0o700;
+const PRIVATE: RawMode = 0o700;
 /// The folder of a gateway with services of other users: they may pass it, and see nothing.
-const PASSABLE: u32 = 0o711;
-const PERMISSIONS: u32 = 0o777;
-const GROUP_WRITES: u32 = 0o020;
-const OTHERS_WRITE: u32 = 0o002;
-const STICKY: u32 = 0o1000;
+const PASSABLE: RawMode = 0o711;
+const PERMISSIONS: RawMode = 0o777;
+const GROUP_WRITES: RawMode = 0o020;
+const OTHERS_WRITE: RawMode = 0o002;
+const STICKY: RawMode = 0o1000;
 
 /// Makes a folder in `parent` that nobody else could have made, with a name that nobody could have guessed.
 ///
@@ -239,8 +239,8 @@ mod tests {
     use std::fs::{Permissions, create_dir, set_permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn mode(path: &Path) -> u32 {
-        std::fs::metadata(path).unwrap().permissions().mode() & PERMISSIONS
+    fn mode(path: &Path) -> RawMode {
+        rustix::fs::stat(path).unwrap().st_mode & PERMISSIONS
     }
 
     #[test]

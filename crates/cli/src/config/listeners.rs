@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use pilotlight_gateway::ListenAddr;
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use rustix::net::{self, AddressFamily, SocketType};
 
 use super::access::may;
 use super::address::written;
@@ -111,14 +111,26 @@ fn tcp(address: SocketAddr) -> Option<Problem> {
 /// Binds as a listener would, and does not listen: who connects meanwhile is refused, and tries again. In the queue of
 /// a socket that closes at once he would be accepted and then reset, in the middle of his request.
 fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
-    let socket = net::socket_with(
-        if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 },
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = stream(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
     net::sockopt::set_socket_reuseaddr(&socket, true)?; // what is left of an earlier gateway's connections is no other program
     net::bind(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Makes a socket that no child inherits.
+#[cfg(target_os = "linux")]
+fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+    net::socket_with(family, SocketType::STREAM, net::SocketFlags::CLOEXEC, None)
+}
+
+#[cfg(not(target_os = "linux"))]
+use stream_in_two_steps as stream;
+
+/// Makes a socket that no child inherits, unless another thread starts one between the two steps.
+#[cfg(any(test, not(target_os = "linux")))]
+fn stream_in_two_steps(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+    let socket = net::socket(family, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     Ok(socket)
 }
 
@@ -150,5 +162,17 @@ fn is_answered(path: &Path) -> bool {
     match UnixStream::connect(path) {
         Ok(_) => true,
         Err(error) => !refused(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_child_inherits_the_socket() {
+        for socket in [stream(AddressFamily::INET).unwrap(), stream_in_two_steps(AddressFamily::INET).unwrap()] {
+            assert_eq!(rustix::io::fcntl_getfd(&socket).unwrap(), rustix::io::FdFlags::CLOEXEC);
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use pilotlight_companion::Companion;
 use pilotlight_send_batch::Batch;
 use pilotlight_supervisor::{CgroupLimits, Sandbox, SandboxBounds, probe_sandbox};
-use rustix::fs::{Access, Mode, OFlags, ResolveFlags};
+use rustix::fs::Access;
 use rustix::process::{Resource, getrlimit};
 
 use super::bounded;
@@ -216,10 +216,18 @@ fn own_cgroup() -> Result<String, String> {
     }
 }
 
+#[cfg(target_os = "linux")]
 fn beneath() -> rustix::io::Result<()> {
+    use rustix::fs::{Mode, OFlags, ResolveFlags};
+
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     rustix::fs::openat2(&root, ".", flags, Mode::empty(), ResolveFlags::BENEATH).map(drop)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn beneath() -> rustix::io::Result<()> {
+    Err(rustix::io::Errno::NOSYS)
 }
 
 /// Whether the other programs of the release are there.

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Uid, fchown, fstat, open, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Uid, fchown, fstat, open, openat, unlinkat};
 use rustix::process::geteuid;
 
 /// What the file's name begins with, before the digits that the request to the admin interface has.
@@ -18,7 +18,7 @@ const PREFIX: &str = "program-";
 /// Bytes of a path.
 const MAX_PATH: u64 = 4096;
 /// Bits of a mode that let others write.
-const OTHERS_WRITE: u32 = 0o022;
+const OTHERS_WRITE: RawMode = 0o022;
 
 /// A file that names a program; removed when this is dropped.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ fn read(folder: &Path, name: &str) -> Result<PathBuf, String> {
 }
 
 /// Its mode, if it belongs to this user and nobody else may write to it.
-fn owned(opened: &OwnedFd, what: &str) -> Result<u32, String> {
+fn owned(opened: &OwnedFd, what: &str) -> Result<RawMode, String> {
     let found = fstat(opened).map_err(|error| error.to_string())?;
     if found.st_uid != geteuid().as_raw() {
         return Err(format!("the {what} belongs to user id {}", found.st_uid));

@@ -107,6 +107,7 @@ async fn race(addresses: &[SocketAddr], options: SocketOptions) -> Result<TcpStr
 struct SocketOptions {
     no_delay: bool,
     keepalive: Option<Keepalive>,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has TCP_USER_TIMEOUT"))]
     user_timeout: Option<Duration>,
 }
 

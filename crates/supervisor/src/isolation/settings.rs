@@ -144,6 +144,7 @@ pub enum Sandbox {
 
 /// The program of an instance that is put into bounds.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux puts a program into bounds"))]
 pub(crate) struct ToExecute<'a> {
     pub(crate) id: u64,
     pub(crate) program: &'a OsStr,

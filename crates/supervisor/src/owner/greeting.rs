@@ -1,5 +1,6 @@
 //! The greeting of a new connection: HELLO is read in bounded time and memory, or the connection is refused.
 
+use crate::fd_message::NO_SIGNAL;
 use crate::limits::HELLO_TIMEOUT;
 use bytes::{Bytes, BytesMut};
 use pilotlight_pipe::frame::{FrameHeader, FrameType, HEADER_LEN};
@@ -82,7 +83,7 @@ pub(super) fn refuse(stream: &UnixStream, text: String) {
 
 /// Past the event loop, which may not have seen yet that a new stream takes bytes.
 pub(super) fn write_whole(stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
-    match send(stream, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)? {
+    match send(stream, bytes, NO_SIGNAL | SendFlags::DONTWAIT)? {
         count if count == bytes.len() => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
     }
