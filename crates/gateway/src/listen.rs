@@ -284,10 +284,10 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        for (socket, expected) in
-            [(Socket::from(listener), true), (Socket::from(client), false), (Socket::from(datagrams), false)]
-        {
-            assert_eq!((listens(&socket), has_no_peer(&socket)), (expected, expected), "{socket:?}");
+        // All open until the end: the client's connection lasts as long as the listener.
+        let sockets = [(Socket::from(listener), true), (client.into(), false), (datagrams.into(), false)];
+        for (socket, expected) in &sockets {
+            assert_eq!((listens(socket), has_no_peer(socket)), (*expected, *expected), "{socket:?}");
         }
     }
 }
