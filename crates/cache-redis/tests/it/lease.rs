@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use pilotlight_cache_redis::{Options, Ticket};
+use pilotlight_cache_redis::Options;
 use pilotlight_testkit::Server;
 use tokio::sync::Notify;
 
@@ -13,17 +13,6 @@ use crate::node::{FRESH, Flight, LIMIT, Node, fields, key, now, options, run};
 
 fn answer() -> (HeaderMap, Bytes) {
     (fields(FRESH), Bytes::from_static(b"the answer"))
-}
-
-/// What Redis says of a target that it does not have.
-async fn until_answered(node: &Node, target: &str) -> Ticket {
-    let begun = Instant::now();
-    loop {
-        if let Some(ticket) = node.ask(target, &HeaderMap::new()).await.ticket {
-            return ticket;
-        }
-        assert!(begun.elapsed() < LIMIT, "{:?}", node.status());
-    }
 }
 
 #[test]
@@ -120,7 +109,7 @@ fn a_lease_that_is_taken_too_late_is_given_back() {
     run(|| async {
         let server = Server::start().unwrap();
         let node = Node::with(&server.url(), Options { budget: Duration::from_millis(20), ..options() });
-        let mut ticket = until_answered(&node, "/").await;
+        let mut ticket = node.until_answered(&key("/"), &HeaderMap::new()).await;
         server.stop().unwrap();
         assert!(node.tier.lead(&mut ticket, &key("/"), &HeaderMap::new(), now).await.is_none());
         server.cont().unwrap();
@@ -138,7 +127,7 @@ fn a_write_that_fails_gives_the_lease_back() {
         let server = Server::start().unwrap();
         let node = Node::new(&server.url());
         let mut fill = node.begin("/", &HeaderMap::new());
-        let mut ticket = until_answered(&node, "/").await;
+        let mut ticket = node.until_answered(&key("/"), &HeaderMap::new()).await;
         assert!(node.tier.lead(&mut ticket, &key("/"), &HeaderMap::new(), now).await.is_none());
         assert_eq!(server.command(&["KEYS", "*:l"]).unwrap().array().len(), 1);
         server.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap(); // no write has room

@@ -102,9 +102,20 @@ impl Node {
 
     pub(crate) async fn takeoff_as(&self, key: &Key<'_>, request: &HeaderMap) -> Flight {
         let Turn::Leader(mut fill) = self.cache.begin(key, &Method::GET, request, now()) else { panic!("it is there") };
-        let asked = self.tier.ask(key, request, now()).await;
-        fill.write_behind(Box::new(asked.ticket.expect("an answer of Redis")));
+        fill.write_behind(Box::new(self.until_answered(key, request).await));
         Flight { fill, request: request.clone() }
+    }
+
+    /// Asks until Redis answers: on a busy machine, a budget may be over before the connection is open.
+    pub(crate) async fn until_answered(&self, key: &Key<'_>, request: &HeaderMap) -> Ticket {
+        let begun = Instant::now();
+        loop {
+            if let Some(ticket) = self.tier.ask(key, request, now()).await.ticket {
+                return ticket;
+            }
+            assert!(begun.elapsed() < LIMIT, "no answer of Redis: {:?}", self.status());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// As the gateway does: memory apart, Redis, the lease, the service.
