@@ -165,7 +165,6 @@ impl Owner {
             return; // those who waited were told then
         }
         record.circuit.ended(InstanceEnd::NeverReady, now, random());
-        record.service.status_mut().failed_starts += 1;
         let error = StartError {
             exit: instance.exit,
             output_tail: instance.tail.report(),
@@ -173,7 +172,7 @@ impl Owner {
             ..StartError::new(record.service.name(), phase, reason, instance.begun)
         };
         tracing::error!(output = ?error.output_tail, "{error}");
-        record.last_failure = Some(error.clone());
+        record.fail_start(error.clone());
         let (service, replaces) = (instance.service, instance.replaces);
         self.leave_service(id); // shows the failure before anybody is answered
         if replaces.is_some() {

@@ -99,6 +99,16 @@ impl ServiceRecord {
         }
     }
 
+    /// Counts a start that failed. Its reason is published with the count, because `pilotlight restart` reports it as
+    /// soon as the count has changed.
+    pub(super) fn fail_start(&mut self, error: StartError) {
+        let mut status = self.service.status_mut();
+        status.failed_starts += 1;
+        status.last_error = Some(error.clone());
+        drop(status);
+        self.last_failure = Some(error);
+    }
+
     /// Publishes the state, for reports.
     pub(super) fn publish(&self, instances: &HashMap<u64, InstanceRecord>) {
         let service = self.service.id().0;

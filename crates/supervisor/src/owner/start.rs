@@ -213,12 +213,11 @@ impl Owner {
         let Err(error) = self.try_start(service, worker, &role, now) else { return Started::Yes };
         let record = &mut self.records[service];
         record.circuit.ended(InstanceEnd::NeverReady, now, random());
-        record.service.status_mut().failed_starts += 1;
         let reason = format!("the gateway cannot start it: {error}");
         let error = StartError::new(record.service.name(), Phase::Spawn, reason, now);
         let error = error.retry_after(record.circuit.wait(now).unwrap_or_default());
         tracing::error!("{error}");
-        record.last_failure = Some(error.clone());
+        record.fail_start(error.clone());
         record.publish(&self.instances); // before anybody is answered
         if record.members.is_empty() {
             record.service.queue.refuse(0, &error);

@@ -63,6 +63,26 @@ fn check_failure(mut spec: ServiceSpec, phase: Phase, exit: Option<Exit>, text: 
 }
 
 #[test]
+fn a_failed_start_is_counted_with_its_reason() {
+    run(async {
+        let bed = Bed::new(1, vec![sh("s", "exit 3", Transport::Pipe)]);
+        let service = bed.service(0);
+        let watched = service.clone();
+        let watcher = std::thread::spawn(move || {
+            loop {
+                let status = watched.status();
+                if status.failed_starts > 0 {
+                    return status.last_error;
+                }
+            }
+        });
+        service.ready(0).await.unwrap_err();
+        let error = watcher.join().unwrap().expect("a reason");
+        assert_eq!(error.exit, Some(Exit::Code(3)), "{error}");
+    });
+}
+
+#[test]
 fn what_cannot_be_executed() {
     for transport in [Transport::Pipe, UNIX] {
         let spec = |argv: &str| ServiceSpec::new("x", vec![argv.into()], transport);
