@@ -5,6 +5,7 @@ The gateway's binary is `PILOTLIGHT`, by default target/debug/pilotlight.
 
 import json
 import os
+import re
 import sys
 import unittest
 from pathlib import Path
@@ -113,6 +114,15 @@ class TestCase(unittest.TestCase):
         """Starts `gateway` for this test only: it stops at the end of the test."""
         self.addCleanup(gateway.stop)
         return gateway.start()
+
+    def find_output(self, gateway, pattern):
+        """Waits until the gateway's output matches `pattern`, and returns the match.
+
+        A gateway answers requests before it has printed all of its addresses.
+        """
+        found = lambda: re.search(pattern, gateway.output())  # noqa: E731
+        self.assert_eventually(found, f"the output of the gateway does not match {pattern}")
+        return found()
 
     def assert_status(self, answer, status):
         self.assertEqual(answer.status, status, answer)

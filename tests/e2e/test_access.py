@@ -53,7 +53,7 @@ class AccessCase(TestCase):
     def refused(self, gateway, path, reason):
         """How many requests the metrics say were not let in."""
         line = f'pilotlight_refused_requests_total{{route="{path}",service="web",reason="{reason}"}}'
-        address = re.search(r"metrics on http://([0-9.]+):(\d+)", gateway.output())
+        address = self.find_output(gateway, r"metrics on http://([0-9.]+):(\d+)")
         with Client((address[1], int(address[2]))) as client:
             text = client.request("GET", "/metrics").body.decode()
         found = [row for row in text.splitlines() if row.startswith(line)]

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import os
-import re
 import signal
 import socket
 import struct
@@ -429,7 +428,7 @@ class Bounds(WithOrigin):
 
     def rejected(self):
         """Answers of the class 4xx that belong to no route, by the metrics."""
-        address = re.search(r"metrics on http://([0-9.]+):(\d+)", self.gateway.output())
+        address = self.find_output(self.gateway, r"metrics on http://([0-9.]+):(\d+)")
         with Client((address[1], int(address[2]))) as client:
             text = client.request("GET", "/metrics").body.decode()
         mine = 'pilotlight_requests_total{route="none",service="none",code="4xx"'

@@ -586,8 +586,7 @@ class Metrics(Operated):
 
     def test_over_tcp(self):
         gateway = self.operated('[metrics]\nlisten = "127.0.0.1:0"\n')
-        self.assert_eventually(lambda: "metrics on http://" in gateway.output(), "it does not say where")
-        port = int(re.search(r"metrics on http://127.0.0.1:(\d+)", gateway.output())[1])
+        port = int(self.find_output(gateway, r"metrics on http://127.0.0.1:(\d+)")[1])
         for target, status in (("/metrics", 200), ("/status", 404), ("/services/demo/stop", 404)):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
             connection.request("GET", target)

@@ -106,8 +106,7 @@ def filled(expression):
 
 class Watched(TestCase):
     def port(self, gateway, pattern):
-        self.assert_eventually(lambda: pattern.search(gateway.output()), f"no {pattern.pattern}")
-        return int(pattern.search(gateway.output())[1])
+        return int(self.find_output(gateway, pattern)[1])
 
     def prometheus(self, gateway, rules=None):
         prometheus = Prometheus(f"127.0.0.1:{self.port(gateway, METRICS)}", rules)

@@ -104,8 +104,7 @@ class Tls(Case):
         self.assertNotIn("bug of Pilotlight", gateway.output())
 
     def address(self, gateway):
-        self.assert_eventually(lambda: ADDRESS.search(gateway.output()), "no address with https://")
-        host, port = ADDRESS.search(gateway.output()).groups()
+        host, port = self.find_output(gateway, ADDRESS).groups()
         return host, int(port)
 
     def context(self, version=None, **settings):
