@@ -287,7 +287,7 @@ class Schema(unittest.TestCase):
 
     def test_it_and_check_agree_on_mutated_files(self):
         rng = random.Random(SEED)
-        full = tomllib.loads((ROOT / "crates" / "pilotlight" / "tests" / "config" / "full.toml").read_text())
+        full = tomllib.loads((ROOT / "crates" / "pilotlight" / "tests" / "it" / "config" / "full.toml").read_text())
         files = [full, tomllib.loads(RULES)]
         for number, document in enumerate(files):
             self.validator.validate(document)
@@ -324,7 +324,7 @@ class Schema(unittest.TestCase):
             self.assertGreater(agreed[kind, "refused"], 0, kind)
 
     def test_every_number_has_the_bounds_of_check(self):
-        full = tomllib.loads((ROOT / "crates" / "pilotlight" / "tests" / "config" / "full.toml").read_text())
+        full = tomllib.loads((ROOT / "crates" / "pilotlight" / "tests" / "it" / "config" / "full.toml").read_text())
         rules = tomllib.loads(RULES)
         places = {
             "Top": (full, ()), "Limits": (full, ("limits",)), "CacheRedis": (rules, ("cache", "redis")),
