@@ -305,6 +305,7 @@ for_all() {
   [ -x /usr/sbin/sshd ] || need sshd openssh-server "tests of deploys"
   [ -x /lib/systemd/systemd-journald ] || need systemd-journald systemd "tests of logs"
   [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base "tests of names of servers"
+  [ -x /usr/sbin/nginx ] || need nginx nginx "tests of servers with TLS"
   [ -x /usr/sbin/rsyslogd ] || need rsyslogd rsyslog "tests of logs"
   need htpasswd apache2-utils "tests of passwords"
   need zsh zsh "tests of its completions"
