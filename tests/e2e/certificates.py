@@ -4,6 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from programs import program
+
 EC = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
 RSA = ["-newkey", "rsa:2048"]
 
@@ -47,4 +49,4 @@ class Authority:
         return certificate, key
 
     def _openssl(self, *arguments):
-        subprocess.run(["openssl", *map(str, arguments)], cwd=self.folder, check=True, capture_output=True)
+        subprocess.run([program("openssl"), *map(str, arguments)], cwd=self.folder, check=True, capture_output=True)

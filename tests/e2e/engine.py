@@ -17,6 +17,7 @@ from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
 
 from harness import ROOT, eventually, processes
+from programs import program
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 60.0
@@ -47,6 +48,7 @@ class Engine:
     """`with Engine() as engine`: its socket is `engine.socket`; everything that it holds is removed at the end."""
 
     def __init__(self):
+        podman = program("podman")
         self._folder = tempfile.TemporaryDirectory(prefix="pilotlight-engine-")
         self.folder = Path(self._folder.name)
         self.socket = self.folder / "podman.sock"
@@ -55,7 +57,7 @@ class Engine:
         self._environ = os.environ | {"CONTAINERS_CONF": str(self.folder / "containers.conf")}
         # The folder of its state and locks, too: were it the machine's, a reset would look like a reboot to the others.
         places = {"root": "root", "runroot": "run", "tmpdir": "state"}
-        self._podman = ["podman", *(f"--{name}={self.folder / place}" for name, place in places.items())]
+        self._podman = [podman, *(f"--{name}={self.folder / place}" for name, place in places.items())]
 
     def __enter__(self):
         self.start()
@@ -155,8 +157,8 @@ class Engine:
         self._load({PIPED: {}}, sources, ["-I", str(ROOT / "sdk/c")])
 
     def _load(self, images, sources=(HERE / "contained.c",), options=()):
-        program = self.folder / "program"
-        line = ["gcc", "-static", "-O1", "-pthread", *options, "-o", str(program), *map(str, sources)]
+        built = self.folder / "program"
+        line = [program("gcc"), "-static", "-O1", "-pthread", *options, "-o", str(built), *map(str, sources)]
         subprocess.run(line, check=True, timeout=LIMIT)
         archive = io.BytesIO()
         layer = io.BytesIO()
@@ -165,7 +167,7 @@ class Engine:
                 entry = tarfile.TarInfo(folder)
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o1777
                 tar.addfile(entry)
-            tar.add(program, "program")
+            tar.add(built, "program")
         with tarfile.open(fileobj=archive, mode="w") as tar:
             manifest, digest = [], "sha256:" + hashlib.sha256(layer.getvalue()).hexdigest()
             for index, (name, settings) in enumerate(images.items()):

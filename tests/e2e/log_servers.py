@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 
 from ports import free_port
+from programs import program
 
-JOURNALD = Path("/lib/systemd/systemd-journald")
-RSYSLOGD = Path("/usr/sbin/rsyslogd")
 F_GET_SEALS, SEALS = 1034, 0xF  # fcntl(2): SEAL, SHRINK, GROW, WRITE
 START_LIMIT = 20.0
 NUMBERS = itertools.count()
@@ -93,18 +92,19 @@ class Journald:
     """The real one, for a namespace of its own, in the foreground. Root alone may start it."""
 
     def __init__(self):
+        journald, self._journalctl = program("systemd-journald"), program("journalctl")
         self.name = f"pilotlight-test-{os.getpid()}-{next(NUMBERS)}"
         self.socket = Path(f"/run/systemd/journal.{self.name}/socket")
         machine = Path("/etc/machine-id").read_text().strip()
         self._folders = [self.socket.parent]
         self._folders += [Path(f"{root}/log/journal/{machine}.{self.name}") for root in ("/var", "/run")]
-        self._process = subprocess.Popen([JOURNALD, self.name], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen([journald, self.name], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(self.socket.exists, self._process)
 
     def entries(self):
         """All that is readable now; an entry in the middle of being written is read the next time."""
         folders = [argument for folder in self._folders[1:] if folder.exists() for argument in ("-D", folder)]
-        argv = ["journalctl", *folders[:2], "-o", "json", "--all", "-q"]
+        argv = [self._journalctl, *folders[:2], "-o", "json", "--all", "-q"]
         shown = subprocess.run(argv, capture_output=True, timeout=30)
         # What is not printable is a list of bytes there.
         text = lambda value: bytes(value).decode() if isinstance(value, list) else value  # noqa: E731
@@ -140,12 +140,13 @@ action(type="omfile" file="{folder}/seen" template="seen")
 """
 
     def __init__(self):
+        rsyslogd = program("rsyslogd")
         self._folder = tempfile.TemporaryDirectory(prefix="pilotlight-rsyslog-")
         self.folder = Path(self._folder.name)
         self.udp, self.tcp = free_port(), free_port()
         config = self.folder / "rsyslog.conf"
         config.write_text(self.CONFIG.format(folder=self.folder, udp=self.udp, tcp=self.tcp))
-        argv = [RSYSLOGD, "-n", "-f", config, "-i", self.folder / "pid"]
+        argv = [rsyslogd, "-n", "-f", config, "-i", self.folder / "pid"]
         self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
         wait_for((self.folder / "log").exists, self._process)
 

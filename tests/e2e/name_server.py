@@ -8,15 +8,14 @@ from pathlib import Path
 
 from http1 import eventually
 from ports import free_port
-
-DNSMASQ = Path("/usr/sbin/dnsmasq")
+from programs import program
 
 
 class Dns:
     """Names below `test`, which nobody else is asked for. Every other name is one that does not exist."""
 
     def __init__(self, test):
-        self.test, self.process = test, None
+        self.test, self.process, self._program = test, None, program("dnsmasq")
         self.folder = Path(tempfile.mkdtemp(prefix="pilotlight-dns-"))
         test.addCleanup(shutil.rmtree, self.folder)
         self.port = free_port()
@@ -32,9 +31,10 @@ class Dns:
         hosts = "".join(f"{ip} {name}\n" for name, all_ in (addresses or {}).items() for ip in all_)
         (self.folder / "hosts").write_text(hosts)
         command = [
-            DNSMASQ, "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--bind-interfaces",
-            "--listen-address=127.0.0.1", f"--port={self.port}", f"--addn-hosts={self.folder / 'hosts'}",
-            f"--pid-file={self.folder / 'pid'}", "--user=", "--local=/#/", f"--local-ttl={ttl}",
+            self._program, "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts",
+            "--bind-interfaces", "--listen-address=127.0.0.1", f"--port={self.port}", "--user=",
+            f"--addn-hosts={self.folder / 'hosts'}", f"--pid-file={self.folder / 'pid'}",
+            "--local=/#/", f"--local-ttl={ttl}",
             *(f"--srv-host={','.join(map(str, one))}" for one in services),
         ]  # fmt: skip
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from http1 import eventually
 from ports import free_port
+from programs import program
 
 SITE = """
 daemon off;
@@ -52,7 +53,7 @@ class Nginx:
     """A server with TLS, and what it has answered with."""
 
     def __init__(self, test, listen="ssl http2", certificate=None, key=None, more=""):
-        self.test, self.process = test, None
+        self.test, self.process, self._program = test, None, program("nginx")
         self.folder = Path(tempfile.mkdtemp())
         self.folder.chmod(0o755)  # its workers are another user's
         test.addCleanup(shutil.rmtree, self.folder)
@@ -69,7 +70,7 @@ class Nginx:
         """Also again, listening in another way."""
         file = self.folder / "nginx.conf"
         file.write_text(self.text.replace("{listen}", listen))
-        command = ["/usr/sbin/nginx", "-p", str(self.folder), "-c", str(file)]
+        command = [self._program, "-p", str(self.folder), "-c", str(file)]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         self.test.assertTrue(eventually(lambda: is_open(self.port), 20), (self.folder / "error.log").read_text())
 

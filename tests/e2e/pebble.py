@@ -12,6 +12,7 @@ from pathlib import Path
 
 from certificates import Authority
 from ports import free_ports
+from programs import program
 
 START = 20.0  # seconds
 
@@ -25,6 +26,7 @@ class Pebble:
     """`with Pebble(http=PORT, tls=PORT) as pebble:` validates names at these ports."""
 
     def __init__(self, http, tls, certificate_days=None, **environment):
+        self._pebble, self._names = program("pebble"), program("pebble-challtestsrv")
         self._folder = tempfile.TemporaryDirectory(prefix="pilotlight-pebble-")
         self.folder = Path(self._folder.name)
         self._ports, self._days = (http, tls), certificate_days
@@ -65,8 +67,8 @@ class Pebble:
         (self.folder / "config.json").write_text(json.dumps({"pebble": config}))
         dns = ["-http01", "", "-https01", "", "-tlsalpn01", "", "-defaultIPv6", "", "-defaultIPv4", "127.0.0.1"]
         dns += ["-dns01", f"127.0.0.1:{self._dns}", "-management", f"127.0.0.1:{self._control}"]
-        self._run(["pebble-challtestsrv", *dns])
-        pebble = ["pebble", "-config", self.folder / "config.json", "-dnsserver", f"127.0.0.1:{self._dns}"]
+        self._run([self._names, *dns])
+        pebble = [self._pebble, "-config", self.folder / "config.json", "-dnsserver", f"127.0.0.1:{self._dns}"]
         self._run(pebble, self._lines)
         # The server of names as well: a validation that finds no address is an order that failed.
         end = time.monotonic() + START
@@ -88,14 +90,14 @@ class Pebble:
 
     def issued_by(self):
         """The root of the certificates that it gives out: each Pebble makes one when it begins."""
-        argv = ["curl", "-sS", "--fail", "--cacert", self.root, f"https://127.0.0.1:{self.management}/roots/0"]
+        argv = [program("curl"), "-sS", "--fail", "--cacert", self.root, f"https://127.0.0.1:{self.management}/roots/0"]
         path = self.folder / "issued-by.pem"
         path.write_bytes(subprocess.run(argv, check=True, capture_output=True).stdout)
         return path
 
     def _run(self, argv, lines=None):
         # Ended with us, however we end.
-        argv = ["setpriv", "--pdeathsig", "KILL", *map(str, argv)]
+        argv = [program("setpriv"), "--pdeathsig", "KILL", *map(str, argv)]
         process = subprocess.Popen(
             argv, env=os.environ | self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )

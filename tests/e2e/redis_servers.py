@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -11,10 +10,10 @@ import threading
 import time
 
 from ports import free_port
+from programs import program
 
 __all__ = ["Cluster", "HoldingProxy", "Server", "SlowProxy"]
 
-SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 LIMIT = 20.0
 
 
@@ -30,8 +29,7 @@ class Server:
     """One server, without persistence, in a folder of its own."""
 
     def __init__(self, *arguments, port=None):
-        if SERVER is None:
-            raise FileNotFoundError("no redis-server is installed")
+        self._program = program("redis-server", "valkey-server")
         self._folder = tempfile.TemporaryDirectory(prefix="pilotlight-redis-")
         self._arguments = arguments
         self.port = port or free_port()
@@ -43,9 +41,10 @@ class Server:
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self):
-        command = [SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", self._folder.name]
+        command = [self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        command += ["--dir", self._folder.name]
         self.process = subprocess.Popen([*command, *self._arguments], stdout=subprocess.DEVNULL, start_new_session=True)
-        until(self.answers, f"an answer of {SERVER} on port {self.port}")
+        until(self.answers, f"an answer of {self._program} on port {self.port}")
 
     def answers(self):
         try:

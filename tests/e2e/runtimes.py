@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness import BINARY, Gateway, TestCase, config, eventually, route, service
+from programs import program
 
 LIMIT = 60.0  # for what takes a second on a quiet machine
 QUICK = {"transport": "http", "start_timeout": "60s", "stop_grace": "2s"}
@@ -179,10 +180,10 @@ class Conformance:
 
 def build(folder):
     """The program, for a service that is a process."""
-    program = Path(folder) / "contained"
+    built = Path(folder) / "contained"
     source = Path(__file__).with_name("contained.c")
-    subprocess.run(["gcc", "-static", "-O1", "-pthread", "-o", program, source], check=True, timeout=LIMIT)
-    return program
+    subprocess.run([program("gcc"), "-static", "-O1", "-pthread", "-o", built, source], check=True, timeout=LIMIT)
+    return built
 
 
 def runs(program):

@@ -17,6 +17,7 @@ import http2_client
 from certificates import Authority
 from harness import BINARY, Client, Gateway, GatewayError, TestCase, config, eventually, route, service, setUpModule
 from origin import Origin
+from programs import program
 from test_cache import make
 
 __all__ = ["setUpModule"]
@@ -243,7 +244,8 @@ def basic(user, password):
 
 def htpasswd(file, user, password, *options):
     """As people make it."""
-    subprocess.run(["htpasswd", "-bB", "-C", "5", *options, file, user, password], check=True, capture_output=True)
+    command = [program("htpasswd"), "-bB", "-C", "5", *options, file, user, password]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 class Passwords(AccessCase):
@@ -545,8 +547,7 @@ class OverHttp2(DeciderCase):
     """A stream is a request as every other."""
 
     def test_streams_are_let_in_as_requests_are(self):
-        users = Path(tempfile.mkdtemp()) / "users"
-        self.addCleanup(users.unlink)
+        users = Path(self.enterContext(tempfile.TemporaryDirectory())) / "users"
         htpasswd(users, "ann", "secret", "-c")
         gateway = self.guarded(
             route("/in", "web", allow={"networks": ["127.0.0.2"]}),

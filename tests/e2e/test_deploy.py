@@ -14,11 +14,11 @@ import unittest
 
 from harness import BINARY, HERE, PYTHON, ROOT, Gateway, config, route, service, setUpModule
 from load import THINK_TIME, Load
+from programs import program
 from test_operate import ADMIN, Operated
 
 __all__ = ["setUpModule"]
 
-SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
 
 def released(name="app", **settings):
@@ -180,7 +180,7 @@ class Releases(Deploying):
                         self.assert_eventually(lambda: self.app(gateway)["last_error"], "it lives")
                         self.assert_eventually(lambda: not os.path.exists(f"/proc/{pid}"), "it lives")
 
-    @unittest.skipUnless(os.geteuid() == 0, "root can do what others may not")
+    @unittest.skipUnless(os.geteuid() == 0, "not here: only root can run the gateway as another user")
     def test_what_root_unpacks_is_not_the_gateways(self):
         gateway = Gateway("/bin/sh", config(released(argv=["/bin/sh", "run"]), route(service="app"), ADMIN))
         wrapper = gateway.folder / "gateway"
@@ -307,7 +307,8 @@ class Sources(Deploying):
 
         def git(*arguments):
             who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
-            done = subprocess.run(["git", *who, *arguments], cwd=build, capture_output=True, text=True, check=True)
+            command = [program("git"), *who, *arguments]
+            done = subprocess.run(command, cwd=build, capture_output=True, text=True, check=True)
             return done.stdout.strip()
 
         git("init")
@@ -327,9 +328,10 @@ class Ssh(Deploying):
     """With a real server of ssh on the loopback interface."""
 
     def server(self, folder):
+        sshd = program("sshd")
         key, host_key = folder / "key", folder / "host_key"
         for file in (key, host_key):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", file], check=True)
+            subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", file], check=True)
         (folder / "keys").write_bytes(key.with_suffix(".pub").read_bytes())
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -340,7 +342,7 @@ class Ssh(Deploying):
         ]  # fmt: skip
         os.makedirs("/run/sshd", exist_ok=True)
         flags = [flag for option in options for flag in ("-o", option)]
-        server = subprocess.Popen([SSHD, "-D", "-e", "-f", "/dev/null", *flags], stderr=subprocess.PIPE, text=True)
+        server = subprocess.Popen([sshd, "-D", "-e", "-f", "/dev/null", *flags], stderr=subprocess.PIPE, text=True)
         self.addCleanup(server.wait)
         self.addCleanup(server.stderr.close)
         self.addCleanup(server.kill)

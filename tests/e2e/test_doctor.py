@@ -13,7 +13,7 @@ from pathlib import Path
 from certificates import Authority
 from harness import BINARY, PYTHON, Gateway, TestCase, config, route, service, setUpModule
 from ports import free_port
-from redis_servers import SERVER, Server
+from redis_servers import Server
 
 __all__ = ["setUpModule"]
 
@@ -112,7 +112,6 @@ class Doctor(TestCase):
         problem = self.only_problem()
         self.assertIn(str(key), problem[2])
 
-    @unittest.skipIf(SERVER is None, "no redis-server is installed")
     def test_redis_that_answers_and_redis_that_does_not(self):
         server = Server()
         self.addCleanup(server.kill)

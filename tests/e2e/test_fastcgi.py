@@ -3,7 +3,6 @@ The program is cgi_service.py; PHP itself is in test_php.py."""
 
 import hashlib
 import json
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from harness import BINARY, HERE, PYTHON, Cut, Gateway, TestCase, config, in_threads, limits, route, service
 from harness import setUpModule
+from programs import needs
 
 __all__ = ["setUpModule"]
 
@@ -329,7 +329,7 @@ class Files(CgiCase):
         self.assertEqual((answer.body, answer.get("x-accel-redirect")), (b"not this", "/x"))
 
 
-@unittest.skipUnless(shutil.which("uwsgi"), "uwsgi is not installed")
+@needs("uwsgi")
 class Uwsgi(CgiCase):
     """uWSGI itself, on the socket that it inherits."""
 

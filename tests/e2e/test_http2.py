@@ -21,6 +21,7 @@ from harness import (
 )  # fmt: skip
 from http1 import Client
 from origin import Origin
+from programs import program
 from scripted import Script
 from test_access import ARGON2ID
 
@@ -139,7 +140,8 @@ class Requests(WithOrigin):
     def test_curl_and_the_log(self):
         target = "/show?with=curl"
         url = "http://{}:{}".format(*self.gateway.address) + target
-        argv = ["curl", "-sS", "--http2-prior-knowledge", "-o", os.devnull, "-w", "%{http_version} %{http_code}", url]
+        argv = [program("curl"), "-sS", "--http2-prior-knowledge", "-o", os.devnull]
+        argv += ["-w", "%{http_version} %{http_code}", url]
         told = subprocess.run(argv, capture_output=True, text=True, timeout=10)
         self.assertEqual(told.stdout, "2 200", told.stderr)
         (entry,) = eventually(lambda: self.logged(target)) or self.fail("nothing was logged")

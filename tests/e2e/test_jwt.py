@@ -11,7 +11,7 @@ from pathlib import Path
 import http2_client
 from certificates import Authority
 from harness import BINARY, GatewayError, config, eventually, route, service, setUpModule
-from test_access import STORED, AccessCase, open_client
+from test_access import STORED, AccessCase, htpasswd, open_client
 from test_cache import make
 from tokens import Issuer, KeyServer, encode
 
@@ -216,7 +216,7 @@ class Tokens(TokenCase):
     def test_beside_a_password(self):
         """Both have to be right. In one field they cannot be."""
         users = Path(self.folder.name) / "users"
-        subprocess.run(["htpasswd", "-cbB", "-C", "5", users, "ann", "x"], check=True, capture_output=True)
+        htpasswd(users, "ann", "x", "-c")
         url = self.serve(self.issuer).url
         with self.assertRaises(GatewayError) as raised:
             self.guarded(url, allow={"basic": str(users)}.items())

@@ -1,13 +1,13 @@
 """The peers in C# are parsed by Mono's compiler: no .NET SDK can be installed where this is tested."""
 
-import shutil
 import subprocess
 import unittest
 
 from harness import ROOT
+from programs import needs
 
 
-@unittest.skipUnless(shutil.which("mcs"), "there is no mcs; scripts/setup.sh test installs it")
+@needs("mcs")
 class Syntax(unittest.TestCase):
     def test_every_source(self):
         sources = list((ROOT / "lab" / "peers").glob("*/*/*.cs"))

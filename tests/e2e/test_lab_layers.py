@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -13,12 +12,13 @@ from pathlib import Path
 from certificates import Authority
 from harness import BINARY, ROOT, Gateway, TestCase, config, route, service, setUpModule
 from ports import free_port
+from programs import find, needs
 from test_operate import Unix
 
 __all__ = ["setUpModule"]
 
 RUN_LIMIT = 400
-REDIS = shutil.which("redis-server") or shutil.which("valkey-server")
+REDIS = find("redis-server", "valkey-server")
 # As a client of lab/peers/redis: it begins to measure when it says so, and has measured when it says what.
 CLIENT = """#!/bin/sh
 echo START
@@ -46,7 +46,7 @@ class Folders(TestCase):
 
 
 class Layers(Folders):
-    @unittest.skipUnless(REDIS, "no redis-server is installed")
+    @unittest.skipUnless(REDIS, "redis-server is not installed")
     def test_every_layer_answers_and_is_measured(self):
         lab("layers", "--quick", "--rounds", 2, "--secs", 0.2, "--noisy-anyway", "--out", self.folder / "out")
         results = self.report()
@@ -66,7 +66,7 @@ class Layers(Folders):
 
 
 class Front(Folders):
-    @unittest.skipUnless(shutil.which("h2load"), "no h2load is installed")
+    @needs("h2load")
     def test_a_quick_run_ends(self):
         lab("front", "--quick", "--noisy-anyway", "--out", self.folder / "out")
         [group] = self.report()["groups"]
@@ -141,7 +141,7 @@ class Flames(Folders):
         self.assertIn("--flames needs perf, which is not here: apt install linux-perf", done.stderr)
 
 
-@unittest.skipUnless(REDIS, "no redis-server is installed")
+@unittest.skipUnless(REDIS, "redis-server is not installed")
 class Clients(Folders):
     """The experiment `redis` in a checkout whose clients are scripts."""
 
@@ -177,7 +177,7 @@ class Clients(Folders):
         self.assertIn("3 answers were wrong", variants["floor-tokio-ct"]["failed"])
 
 
-@unittest.skipUnless(shutil.which("valgrind"), "valgrind is not installed")
+@needs("valgrind")
 class Gate(Folders):
     """Programs of the debug build are counted, so that nothing has to be built."""
 

@@ -1,12 +1,12 @@
 """`pilotlight lab containers`: a real, short run with an engine of its own. What was measured is not looked at."""
 
 import os
-import shutil
 import unittest
 from pathlib import Path
 
 import test_lab_report
 from harness import processes, setUpModule
+from programs import needs
 
 __all__ = ["setUpModule"]
 
@@ -15,7 +15,8 @@ WANTED = {"start": "≤ 5 ms", "unpause": "≤ 2 ms"}
 
 
 class Containers(test_lab_report.Lab):
-    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("podman"), "not here: needs root and podman")
+    @unittest.skipUnless(os.geteuid() == 0, "not here: only root can start the engine")
+    @needs("podman")
     def test_starts_and_unpauses_are_held_against_a_bare_client(self):
         self.lab("containers", "--rounds", "1", "--noisy-anyway")
         [found] = self.report()["experiments"]

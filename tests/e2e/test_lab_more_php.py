@@ -37,7 +37,7 @@ class Php(test_lab_report.Lab):
         listed = self.lab("php", "--list").stdout
         self.assertIn("php: PHP behind the gateway and behind nginx", listed)
         if not (IS_ROOT and IS_INSTALLED and CGI and FPM):
-            self.assertRegex(listed, "run it as root|scripts/setup.sh test")
+            self.assertRegex(listed, "run it as root|scripts/setup.sh release")
 
 
 if __name__ == "__main__":

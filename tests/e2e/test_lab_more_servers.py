@@ -1,16 +1,15 @@
 """`pilotlight lab servers`, `limits` and the traces of `gateway`: real, short runs. What was measured is not looked at."""
 
-import os
-import shutil
 import unittest
 
 import test_lab_report
 from harness import setUpModule
+from programs import find
 
 __all__ = ["setUpModule"]
 
-HAPROXY = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin")
-REDIS = shutil.which("redis-server") or shutil.which("valkey-server")
+HAPROXY = find("haproxy")
+REDIS = find("redis-server", "valkey-server")
 
 
 class More(test_lab_report.Lab):
@@ -32,7 +31,7 @@ class More(test_lab_report.Lab):
         self.assertEqual(failed["wanted"], f"0 of {killed['requests']}")
         self.assertEqual(noticed["measured"]["median"], killed["rounds"][0]["noticed-ms"])
 
-    @unittest.skipUnless(REDIS, "there is no redis-server")
+    @unittest.skipUnless(REDIS, "redis-server is not installed")
     def test_what_is_let_in_and_what_a_limit_costs(self):
         groups, figures = self.groups("limits", "--secs", "1")
         self.assertEqual([v["id"] for v in groups["beyond"]["variants"]], ["5ms", "20ms"])

@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 from harness import BINARY, HERE, ROOT, Cut, Gateway, config, in_threads, route, service, setUpModule
+from programs import installed, program
 from test_operate import ADMIN, Operated
 
 __all__ = ["setUpModule"]
@@ -19,34 +20,33 @@ CLIENTS = Path(os.environ.get("PILOTLIGHT_LAMBDA_CLIENTS", ROOT / "target" / "la
 FUNCTIONS = ROOT / "tests" / "lambda"
 
 
-def installed(path):
-    if not path.exists():
-        raise FileNotFoundError(f"no {path}: scripts/setup.sh test installs it (scripts/lambda-clients.sh)")
-    return path
+def client(path):
+    """A runtime client of the vendor's, or a function built with one: scripts/lambda-clients.sh makes them."""
+    return installed(path, "the runtime client of AWS Lambda")
 
 
 def function(name="app", language="python", handler=None, env=None, way=None, folder=None, **settings):
     """The configuration of one function."""
     env = dict(env or {})
     if language == "python":
-        env["PYTHONPATH"] = str(installed(CLIENTS / "python"))
+        env["PYTHONPATH"] = str(client(CLIENTS / "python"))
         argv = [sys.executable, "-m", "awslambdaric", handler or "app.handler"]
     elif language == "node":
-        client = installed(CLIENTS / "node" / "node_modules" / "aws-lambda-ric" / "index.mjs")
-        argv = ["node", str(client), handler or "app.handler"]
+        module = client(CLIENTS / "node" / "node_modules" / "aws-lambda-ric" / "index.mjs")
+        argv = ["node", str(module), handler or "app.handler"]
     elif language == "java":
         jars = CLIENTS / "java" / "jars"
-        own = installed(CLIENTS / "java" / "target" / "classes")
+        own = client(CLIENTS / "java" / "target" / "classes")
         classes = ":".join(str(path) for path in [own, *jars.glob("*.jar")])
         main = "com.amazonaws.services.lambda.runtime.api.client.AWSLambda"
-        argv = ["java", "-cp", classes, main, handler or "example.App::handleRequest"]
+        argv = [program("java"), "-cp", classes, main, handler or "example.App::handleRequest"]
     else:
         programs = {
             "go": CLIENTS / "go-function",
             "rust": CLIENTS / "rust" / "debug" / "function",
             "bootstrap": FUNCTIONS / "bootstrap" / "bootstrap",
         }
-        argv = [str(installed(programs[language]))]
+        argv = [str(client(programs[language]))]
     settings = {"start_timeout": "60s"} | settings
     folder = folder or FUNCTIONS / language
     block = service(name, argv, transport="lambda", dir=str(folder), env=env, **settings)
@@ -364,7 +364,7 @@ class Apart(LambdaCase):
     def test_another_user_gets_nothing(self):
         gateway = self.serve()
         api = self.told(gateway.get("/"))["env"]["AWS_LAMBDA_RUNTIME_API"]
-        call = ["curl", "--silent", "--max-time", "20", f"http://{api}/2018-06-01/runtime/init/error"]
+        call = [program("curl"), "--silent", "--max-time", "20", f"http://{api}/2018-06-01/runtime/init/error"]
         self.assertEqual(subprocess.run(call, capture_output=True).returncode, 0)
         done = subprocess.run(call, capture_output=True, user=65534, group=65534)
         self.assertIn(done.returncode, [52, 56], "neither an empty reply nor a reset")

@@ -10,6 +10,7 @@ import unittest
 from pathlib import Path
 
 from harness import BINARY, ROOT, Gateway, TestCase, config, descendants, route, service, setUpModule
+from programs import installed
 
 __all__ = ["setUpModule"]
 
@@ -19,10 +20,7 @@ PROGRESS = [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
 def python(version):
-    path = SDKS / version / "bin" / "python"
-    if not path.exists():
-        raise FileNotFoundError(f"no {path}: scripts/setup.sh test installs it")
-    return str(path)
+    return str(installed(SDKS / version / "bin" / "python", "the SDK of MCP for Python"))
 
 
 class Cutting:

@@ -4,18 +4,18 @@ import hashlib
 import json
 import os
 import pwd
-import shutil
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 from harness import BINARY, Gateway, TestCase, config, descendants, in_threads, limits, quote, route, service, setUpModule
+from programs import find
 from test_deploy import Deploying
 
 __all__ = ["setUpModule"]
 
-CGI = shutil.which("php-cgi")
+CGI = find("php-cgi")
 FPM = next((str(path) for path in sorted(Path("/usr/sbin").glob("php-fpm*"))), None)
 IS_ROOT = os.geteuid() == 0
 

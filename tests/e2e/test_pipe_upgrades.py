@@ -2,9 +2,9 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 import unittest
@@ -12,12 +12,14 @@ import unittest
 import websocket
 from harness import DEMO, HERE, PYTHON, ROOT, descendants, limits, route, service
 from harness import setUpModule as needs_gateway
+from programs import needs
 from test_reload import Reloading
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 from websockets.sync.client import connect
 
 OLD_SDK = [PYTHON, "-B", str(HERE / "old_sdk.py")]
 RUST_DEMO = ROOT / "target" / "debug" / "examples" / "demo"
+WS = ROOT / "sdk" / "node" / "node_modules" / "ws"
 HASKELL_DEMO = ROOT / "target" / "haskell" / "demo"
 CALM = {"drain_timeout": "10s", "stop_grace": "1s"}
 
@@ -236,6 +238,7 @@ class Asgi(OverThePipe, Reloading):
     test_a_client_that_breaks_rules_is_told = Python.test_a_client_that_breaks_rules_is_told
 
 
+@unittest.skipUnless(WS.exists(), "ws (npm, for sdk/node) is not installed")
 class Node(OverThePipe, Reloading):
     argv = ["node", str(ROOT / "sdk" / "node" / "demo.js")]
 
@@ -244,12 +247,18 @@ class Rust(OverThePipe, Reloading):
     argv = [str(RUST_DEMO)]
 
 
-@unittest.skipUnless(shutil.which("ruby"), "ruby is not installed")
+@needs("ruby")
 class Ruby(OverThePipe, Reloading):
     argv = ["ruby", str(ROOT / "sdk" / "ruby" / "demo.rb")]
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if subprocess.run(["ruby", "-e", 'require "websocket/driver"'], capture_output=True).returncode:
+            raise unittest.SkipTest("websocket-driver of Ruby is not installed")
 
-@unittest.skipUnless(HASKELL_DEMO.exists(), f"no {HASKELL_DEMO}: sdk/haskell/build.sh makes it")
+
+@unittest.skipUnless(HASKELL_DEMO.exists(), "the demo in Haskell (sdk/haskell/build.sh) is not installed")
 class Haskell(OverThePipe, Reloading):
     argv = [str(HASKELL_DEMO)]
 

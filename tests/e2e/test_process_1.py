@@ -23,7 +23,7 @@ def state(pid):
         return None
 
 
-@unittest.skipUnless(os.geteuid() == 0, "a namespace of processes needs root")
+@unittest.skipUnless(os.geteuid() == 0, "not here: only root can make a namespace of processes")
 class Process1(TestCase):
     def first(self, *blocks):
         """A gateway that is process 1 of a namespace, and its pid out here."""

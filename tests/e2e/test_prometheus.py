@@ -18,6 +18,7 @@ from certificates import Authority
 from collector import Collector
 from harness import BINARY, ROOT, Gateway, TestCase, _table, config, eventually, route, service, setUpModule
 from origin import Origin
+from programs import program
 from redis_servers import Server, free_port
 
 __all__ = ["setUpModule"]
@@ -56,7 +57,7 @@ class Prometheus:
         listen = f"--web.listen-address={self.url.removeprefix('http://')}"
         self.log = open(file.parent / "log", "w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            ["prometheus", f"--config.file={file}", *storage, listen, "--log.level=warn"],
+            [program("prometheus"), f"--config.file={file}", *storage, listen, "--log.level=warn"],
             stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
@@ -211,7 +212,7 @@ class Alerts(Watched):
 
     def test_promtool(self):
         for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"]):
-            done = subprocess.run(["promtool", *command], cwd=ALERTS.parent, capture_output=True, text=True)
+            done = subprocess.run([program("promtool"), *command], cwd=ALERTS.parent, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_each_alert_has_cases_for_and_against(self):

@@ -16,6 +16,7 @@ from certificates import Authority
 from harness import BINARY, Gateway, TestCase, config, route, service, setUpModule
 from http1 import eventually
 from nginx_server import Nginx
+from programs import program
 from test_operate import ADMIN
 
 __all__ = ["setUpModule"]
@@ -223,7 +224,7 @@ class Trusting(TlsCase):
     def test_pins(self):
         certificate, key = self.authority.issue("127.0.0.1")
         server = Nginx(self, certificate=certificate, key=key)
-        command = ["openssl", "pkey", "-in", str(key), "-pubout", "-outform", "der"]
+        command = [program("openssl"), "pkey", "-in", str(key), "-pubout", "-outform", "der"]
         public = subprocess.run(command, capture_output=True, check=True).stdout
         pin = "sha256/" + base64.b64encode(hashlib.sha256(public).digest()).decode()
         other = "sha256/" + base64.b64encode(bytes(32)).decode()

@@ -11,6 +11,7 @@ from pathlib import Path
 import http2_client
 from harness import BINARY, Client, Gateway, TestCase, config, eventually, route, service, setUpModule
 from origin import Origin
+from programs import program
 from redis_servers import Cluster, Server, SlowProxy
 from test_access import basic, htpasswd, open_client
 from test_cache import make
@@ -58,8 +59,8 @@ class SharedCase(TestCase):
         return found
 
     def metrics(self, gateway):
-        told = subprocess.run(["curl", "-sS", "--unix-socket", gateway.folder / "admin.sock", "http://x/metrics"],
-                              capture_output=True, text=True, timeout=20)  # fmt: skip
+        command = [program("curl"), "-sS", "--unix-socket", gateway.folder / "admin.sock", "http://x/metrics"]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=20)
         return told.stdout
 
     def counted(self, gateway, result):
@@ -162,8 +163,7 @@ class Sharing(SharedCase):
             self.assertEqual(found, [200] * left + [429] * (4 - left), (at, target, fields))
 
     def test_guesses_of_passwords_are_bounded_by_it(self):
-        users = Path(tempfile.mkdtemp()) / "users"
-        self.addCleanup(users.unlink)
+        users = Path(self.enterContext(tempfile.TemporaryDirectory())) / "users"
         htpasswd(users, "ann", "secret", "-c")
         guarded = route("/", "web", cache=True, allow={"basic": str(users)}, limit=limit("5/d"))
         gateways = self.gateways(self.server().url, guarded)

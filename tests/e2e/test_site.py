@@ -34,7 +34,7 @@ class Document(HTMLParser):
                 self.loaded.append(value)
 
 
-@unittest.skipUnless(MDBOOK.exists(), "no mdbook: run scripts/setup.sh test")
+@unittest.skipUnless(MDBOOK.exists(), "mdbook is not installed")
 class Site(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -7,11 +7,12 @@ import unittest
 
 from certificates import RSA
 from harness import ORIGIN, route, service, setUpModule
+from programs import find
 from test_tls import Tls
 
 __all__ = ["setUpModule"]
 
-TESTSSL = shutil.which("testssl") or shutil.which("testssl.sh")
+TESTSSL = find("testssl", "testssl.sh")
 FINE = ("OK", "INFO", "LOW")
 
 # What is above LOW, and why it says nothing about the gateway.
@@ -37,7 +38,7 @@ REQUIRED |= {
 }
 
 
-@unittest.skipUnless(TESTSSL, "there is no testssl: apt install testssl.sh")
+@unittest.skipUnless(TESTSSL, "testssl is not installed")
 class Findings(Tls):
     def test_nothing_above_low(self):
         web = service("web", ORIGIN, transport="http", min_instances=1), route("/", "web", hsts="365d")

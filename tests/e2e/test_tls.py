@@ -20,6 +20,7 @@ from certificates import RSA, Authority
 from harness import BINARY, ORIGIN, Gateway, config, limits, route, service, setUpModule
 from harness import TestCase as Case
 from http1 import Client, Cut
+from programs import program
 from test_access import Decider
 from test_operate import ADMIN, Unix
 
@@ -132,7 +133,7 @@ class Tls(Case):
 
     def curl(self, gateway, *arguments, host="demo.test", target="/show", code=0):
         port = self.address(gateway)[1]
-        command = ["curl", "-sS", "--max-time", "20", "--cacert", self.authority.certificate]
+        command = [program("curl"), "-sS", "--max-time", "20", "--cacert", self.authority.certificate]
         command += ["--connect-to", f"::127.0.0.1:{port}", *arguments, f"https://{host}:{port}{target}"]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         self.assertEqual(done.returncode, code, done.stderr)
@@ -269,7 +270,7 @@ class HandshakeSettings(Tls):
 
     def s_client(self, gateway, *arguments, send=""):
         host, port = self.address(gateway)
-        command = ["openssl", "s_client", "-connect", f"{host}:{port}", "-servername", "demo.test", *arguments]
+        command = [program("openssl"), "s_client", "-connect", f"{host}:{port}", "-servername", "demo.test", *arguments]
         done = subprocess.run(command, input=send, capture_output=True, text=True, timeout=30)
         return done.stdout + done.stderr
 
@@ -601,7 +602,7 @@ class Redirects(Tls):
         self.assertRegex(said("status"), r"tls 1 certificate, demo\.test ends in \d+ days")
         tls = json.loads(said("status", "--json"))["tls"]
         self.assertEqual((tls["handshakes"]["full"], tls["certificates"][0]["names"]), (1, ["demo.test"]))
-        command = ["curl", "-sS", "--unix-socket", gateway.folder / "admin.sock", "http://localhost/metrics"]
+        command = [program("curl"), "-sS", "--unix-socket", gateway.folder / "admin.sock", "http://localhost/metrics"]
         metrics = subprocess.check_output(command, text=True)
         self.assertIn('pilotlight_tls_handshakes_total{result="full"} 1', metrics)
         self.assertRegex(metrics, r'pilotlight_tls_certificate_end_seconds\{name="demo.test"\} \d+')
@@ -684,9 +685,8 @@ class Changes(Tls):
         folder = gateway.folder
         self.authority.issue("other.test", file="other")
         self.authority.issue("late.test", file="late")
-        (folder / "encrypted.key").write_bytes(
-            subprocess.check_output(["openssl", "pkey", "-in", folder / "other.key", "-aes256", "-passout", "pass:x"])
-        )
+        command = [program("openssl"), "pkey", "-in", folder / "other.key", "-aes256", "-passout", "pass:x"]
+        (folder / "encrypted.key").write_bytes(subprocess.check_output(command))
         os.chmod(folder / "encrypted.key", 0o600)
 
         def check(certificate, key, expected, extra=""):

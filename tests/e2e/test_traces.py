@@ -11,6 +11,7 @@ import unittest
 from collector import Collector, attributes
 from harness import BINARY, PYTHON, ROOT, Gateway, TestCase, _table, config, route, service, setUpModule  # noqa: F401
 from origin import Origin
+from programs import program
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from test_operate import ADMIN, Unix, parsed
 
@@ -167,7 +168,7 @@ class Spans(Traced):
         with gateway.client() as client:
             for _ in range(2):
                 self.assert_status(client.request("GET", target, [("User-Agent", "agent/1")]), 200)
-        of_http2 = ["curl", "-sS", "--http2-prior-knowledge", "-A", "agent/1", "-H", "host: demo.test"]
+        of_http2 = [program("curl"), "-sS", "--http2-prior-knowledge", "-A", "agent/1", "-H", "host: demo.test"]
         url = "http://{}:{}".format(*gateway.address) + target
         got = subprocess.run([*of_http2, url], stdout=subprocess.PIPE, check=True, timeout=30).stdout
         hits = [span for span in self.spans(3, SERVER) if attributes(span)["pilotlight.cache"] == "hit"]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import stat
 import subprocess
@@ -12,6 +11,7 @@ import unittest
 from pathlib import Path
 
 from harness import BINARY, setUpModule
+from programs import needs, program
 
 __all__ = ["setUpModule"]
 
@@ -39,7 +39,7 @@ class Home(unittest.TestCase):
         return done
 
     def nss(self, *arguments, store=".pki/nssdb"):
-        return run(["certutil", "-d", f"sql:{self.home / store}", *arguments], self.home)
+        return run([program("certutil"), "-d", f"sql:{self.home / store}", *arguments], self.home)
 
 
 class Stores(Home):
@@ -61,7 +61,8 @@ class Stores(Home):
 
     def test_java_has_the_root_until_it_is_taken_out(self):
         store = self.home / "store.jks"
-        keytool = ["keytool", *(f"-J{word}" for word in QUICK), "-list", "-keystore", store, "-storepass", "changeit"]
+        keytool = [program("keytool"), *(f"-J{word}" for word in QUICK), "-list", "-keystore", store]
+        keytool += ["-storepass", "changeit"]
         self.pilotlight("trust", "--only", "java", "--java-keystore", store)
         self.assertIn("pilotlight-", run(keytool, self.home).stdout)
         self.pilotlight("untrust", "--only", "java", "--java-keystore", store)
@@ -78,6 +79,7 @@ class Stores(Home):
 
 
 class Authority(Home):
+    @needs("certutil")
     def test_it_is_made_once_for_its_owner(self):
         self.pilotlight("trust", "--dry-run")
         root = (self.folder / "root.pem").read_bytes()
@@ -86,6 +88,7 @@ class Authority(Home):
         self.pilotlight("trust", "--dry-run")
         self.assertEqual((self.folder / "root.pem").read_bytes(), root)
 
+    @needs("certutil")
     def test_a_dry_run_changes_no_store(self):
         said = self.pilotlight("trust", "--dry-run", "--only", "nss").stdout
         self.assertIn("would do: Chromium: make the folder", said)
@@ -95,6 +98,7 @@ class Authority(Home):
         self.assertIn("there is no local authority", self.pilotlight("untrust").stdout)
         self.assertFalse(self.folder.exists())
 
+    @needs("certutil")
     def test_what_others_may_read_is_refused(self):
         self.pilotlight("trust", "--dry-run")
         (self.folder / "root.key").chmod(0o644)
@@ -104,6 +108,7 @@ class Authority(Home):
         self.folder.chmod(0o755)
         self.assertIn("chmod 700", self.pilotlight("trust", code=1).stderr)
 
+    @needs("certutil")
     def test_its_folder_is_where_data_is(self):
         self.pilotlight("trust", "--dry-run", XDG_DATA_HOME=str(self.home / "data"))
         self.assertTrue((self.home / "data/pilotlight/authority/root.pem").exists())
@@ -189,7 +194,8 @@ class Clients(Home):
         self.pilotlight("reload", "--config", self.home / "pilotlight.toml")
         bundle = self.home / "roots.pem"
         self.pilotlight("trust", "--only", "system", "--bundle", bundle)
-        is_shown, said = self.shows(["curl", "-sS", f"https://added.localhost:{port}/"], CURL_CA_BUNDLE=str(bundle))
+        command = [program("curl"), "-sS", f"https://added.localhost:{port}/"]
+        is_shown, said = self.shows(command, CURL_CA_BUNDLE=str(bundle))
         self.assertTrue(is_shown, said)
 
     def shows(self, argv, **env):
@@ -207,29 +213,30 @@ class Clients(Home):
     def test_curl(self):
         bundle = self.home / "roots.pem"
         trust = ["--only", "system", "--bundle", bundle]
-        self.check(["curl", "-sS", self.url], trust, CURL_CA_BUNDLE=str(bundle))
+        self.check([program("curl"), "-sS", self.url], trust, CURL_CA_BUNDLE=str(bundle))
 
     def test_python(self):
         bundle = self.home / "roots.pem"
         trust = ["--only", "system", "--bundle", bundle]
         self.check([sys.executable, "-c", PYTHON, self.port], trust, SSL_CERT_FILE=str(bundle))
 
+    @needs("certutil")
     def test_node(self):
         root = str(self.folder / "root.pem")
         self.check(["node", "-e", NODE, self.port], ["--only", "nss"], NODE_EXTRA_CA_CERTS=root)
 
+    @needs("keytool")
     def test_java(self):
         (self.home / "Get.java").write_text(JAVA)
         store = self.home / "store.jks"
-        java = ["java", *QUICK, self.home / "Get.java", self.port]
+        java = [program("java"), *QUICK, self.home / "Get.java", self.port]
         of_store = [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStorePassword=changeit"]
-        told = ["java", *of_store, *java[1:]]
+        told = [java[0], *of_store, *java[1:]]
         self.check(told, ["--only", "java", "--java-keystore", store], before=java)
 
+    @needs("certutil")
     def test_chromium(self):
-        chromium = os.environ.get("CHROMIUM") or next(
-            (name for name in ("chromium", "chromium-browser", "google-chrome") if shutil.which(name)), "chromium"
-        )
+        chromium = os.environ.get("CHROMIUM") or program("chromium", "chromium-browser", "google-chrome")
         flags = ["--headless", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--dump-dom"]
         flags += ["--no-sandbox"] if os.geteuid() == 0 else []
         self.check([chromium, *flags, self.url], ["--only", "nss"])

@@ -19,6 +19,7 @@ import unittest
 from pathlib import Path
 
 from harness import BINARY, Cut, Gateway, TestCase, config, eventually, route, service, setUpModule
+from programs import installed
 from users_service import USERS, Redis, Users, send
 
 __all__ = ["setUpModule"]
@@ -60,11 +61,9 @@ class DocumentTest(UsersTest):
     def test_the_service_does_what_its_document_says(self):
         users = self.users()
         host, port = users.address
-        program = Path(sys.executable).with_name("st")
-        if not program.exists():
-            raise FileNotFoundError(f"no {program}: run scripts/setup.sh test")
+        schemathesis = installed(Path(sys.executable).with_name("st"), "schemathesis")
         # Positive, negative and stateful cases; every check that the tool has.
-        command = [program, "run", f"http://{host}:{port}/openapi.json", "--max-examples", "25", "--seed", "7", "--no-color"]
+        command = [schemathesis, "run", f"http://{host}:{port}/openapi.json", "--max-examples", "25", "--seed", "7", "--no-color"]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stdout[-8000:] + done.stderr[-2000:])
         self.assertIn("5 selected / 5 total", done.stdout)

@@ -16,6 +16,8 @@ import threading
 import time
 from pathlib import Path
 
+from programs import program
+
 KINDS = {
     "RS256": ["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"],
     "ES256": ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"],
@@ -30,7 +32,7 @@ def encode(data):
 
 
 def openssl(*arguments, given=None):
-    return subprocess.run(["openssl", *map(str, arguments)], input=given, capture_output=True, check=True).stdout
+    return subprocess.run([program("openssl"), *map(str, arguments)], input=given, capture_output=True, check=True).stdout
 
 
 class Issuer:

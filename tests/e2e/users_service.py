@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from harness import BINARY, Client
+from programs import program
 
 USERS = BINARY.parent / "users"
 LISTENING = re.compile(r"listening on http://([0-9.]+):(\d+)")
@@ -97,9 +98,7 @@ class Redis:
         return f"unix://{self.socket}"
 
     def start(self):
-        server = shutil.which("redis-server") or shutil.which("valkey-server")
-        if server is None:
-            raise FileNotFoundError("no redis-server or valkey-server in the PATH: run scripts/setup.sh test")
+        server = program("redis-server", "valkey-server")
         self.socket.unlink(missing_ok=True)
         self.process = subprocess.Popen(
             [server, "--port", "0", "--unixsocket", str(self.socket), "--save", "", "--appendonly", "no", "--dir", str(self.folder)],

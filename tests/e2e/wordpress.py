@@ -5,11 +5,12 @@ import subprocess
 from pathlib import Path
 
 from harness import eventually
+from programs import find
 
 SOURCE = Path("/usr/share/wordpress")
-MARIADB = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
-INSTALL_DB = shutil.which("mariadb-install-db")
-IS_INSTALLED = bool(SOURCE.exists() and INSTALL_DB and Path(MARIADB).exists())
+MARIADB = find("mariadbd")
+INSTALL_DB = find("mariadb-install-db")
+IS_INSTALLED = bool(SOURCE.exists() and INSTALL_DB and MARIADB)
 FORM = [("Content-Type", "application/x-www-form-urlencoded")]
 # What the installer asks for.
 ANSWERS = {

@@ -316,7 +316,7 @@ class Process(unittest.TestCase):
                 self.assertNotIn("Sanitizer", said)
                 self.assertNotIn("runtime error", said)
 
-    @unittest.skipUnless(shutil.which("valgrind"), "valgrind is missing")
+    @unittest.skipUnless(shutil.which("valgrind"), "valgrind is not installed")
     def test_valgrind_finds_nothing(self):
         leaks = ["--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all"]
         check = ["valgrind", "-q", "--error-exitcode=9", *leaks]
@@ -341,7 +341,7 @@ class Process(unittest.TestCase):
 class Others(unittest.TestCase):
     def test_header_is_that_of_cpp(self):
         if not shutil.which("c++"):
-            self.skipTest("c++ is missing")
+            self.skipTest("c++ is not installed")
         source = '#include "pilotlight.h"\nint main() { return pilotlight_serve(nullptr, nullptr); }\n'
         command = ["c++", *FLAGS, "-fsyntax-only", "-x", "c++", "-I", str(HERE.parent), "-"]
         subprocess.run(command, input=source.encode(), check=True)

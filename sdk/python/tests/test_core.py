@@ -47,7 +47,7 @@ class Which(GatewayCase):
     def test_python_alone_when_asked(self):
         self.assertEqual(self.which("1"), b"False")
 
-    @unittest.skipUnless(BUILT, "not built: sdk/python/native/build.sh")
+    @unittest.skipUnless(BUILT, "the native core of sdk/python (sdk/python/native/build.sh) is not installed")
     def test_the_compiled_one_when_it_is_there(self):
         self.assertEqual(self.which("0"), b"True")
 

@@ -55,7 +55,7 @@ class Http:
     def setUpClass(cls):
         missing = [name for name in cls.needs if importlib.util.find_spec(name) is None]
         if missing:
-            raise unittest.SkipTest(f"not installed: {', '.join(missing)}")
+            raise unittest.SkipTest(f"{missing[0]} is not installed")
         if not BINARY.exists():
             raise unittest.SkipTest(f"no gateway at {BINARY}")
         words = [sys.executable, "-m", f"pilotlight.{cls.server}", cls.module, *cls.words]
@@ -146,7 +146,7 @@ class Sockets:
         self.addCleanup(opened.socket.close)
         return opened
 
-    @unittest.skipUnless(importlib.util.find_spec("websockets"), "not installed: websockets")
+    @unittest.skipUnless(importlib.util.find_spec("websockets"), "websockets is not installed")
     def test_a_websocket(self):
         opened = self.open()
         for message in ("text é", "x" * 100_000, ""):
@@ -154,7 +154,7 @@ class Sockets:
             self.assertEqual(opened.recv(timeout=10), f"you said {message}")
         opened.close()
 
-    @unittest.skipUnless(importlib.util.find_spec("websockets"), "not installed: websockets")
+    @unittest.skipUnless(importlib.util.find_spec("websockets"), "websockets is not installed")
     def test_the_application_closes_a_websocket(self):
         from websockets.exceptions import ConnectionClosed
 
