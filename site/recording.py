@@ -134,7 +134,7 @@ def main():
     arguments = [word for word in sys.argv[1:] if word != "--write"]
     program = arguments[0] if arguments else ROOT / "target" / "debug" / "pilotlight"
     if not shutil.which("curl"):
-        sys.exit("no curl: run scripts/setup.sh test")
+        sys.exit("curl is not installed: `make test-all` installs it")
     steps = session(program, free_port())
     for step in steps:
         print(f"$ {step.typed}", *step.lines, sep="\n")

@@ -88,7 +88,7 @@ Nothing else should run meanwhile. Everything that is started ends with it.")]
     Cache(Common),
     /// WordPress and a script of one word behind the gateway and behind nginx; cold starts; many idle sites
     #[command(after_help = "Examples, as root:
-  scripts/setup.sh test                              installs PHP, WordPress, its database and nginx, in a checkout
+  scripts/setup.sh release                           installs PHP, WordPress, its database and nginx, in a checkout
   pilotlight lab php                                 everything, in a quarter of an hour
   pilotlight lab php --groups page,word --rounds 12
   pilotlight lab php --groups sites --sites 1000     memory of idle sites

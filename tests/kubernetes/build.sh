@@ -67,7 +67,7 @@ copy_stages() {
 }
 
 main() {
-  command -v go >/dev/null || { say "go is missing: scripts/setup.sh test installs it"; exit 1; }
+  command -v go >/dev/null || { say "go is not installed: scripts/setup.sh kubernetes installs it"; exit 1; }
   mkdir -p "$OUT"
   exec 9>"$OUT/.lock"
   flock --nonblock 9 || { say "waiting for another build"; flock 9; }

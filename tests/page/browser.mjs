@@ -42,7 +42,7 @@ function browserProgram() {
       return false;
     }
   });
-  if (!found) throw new Error(`no Chromium here (looked for ${names.join(', ')}, and CHROMIUM): run scripts/setup.sh test`);
+  if (!found) throw new Error(`no Chromium here (looked for ${names.join(', ')}, and CHROMIUM): \`make test-all\` installs it`);
   return found;
 }
 

@@ -33,7 +33,7 @@ php_admin_value[display_errors] = stderr
 
 function phpFpm() {
   const name = readdirSync('/usr/sbin').find((file) => file.startsWith('php-fpm'));
-  assert.ok(name, 'no php-fpm in /usr/sbin: run scripts/setup.sh test');
+  assert.ok(name, 'php-fpm is not installed: `make test-all` installs it');
   return join('/usr/sbin', name);
 }
 

@@ -26,7 +26,7 @@ use crate::transport::target::{LISTEN_LIMIT, free_address, listens, text};
 /// How every configuration of a gateway begins.
 pub(super) const HEAD: &str = "listen = \"127.0.0.1:0\"\nworkers = 2\n\n";
 const WORDPRESS: &str = "/usr/share/wordpress/wp-login.php";
-const SETUP: &str = "scripts/setup.sh test, in a checkout";
+const SETUP: &str = "scripts/setup.sh release, in a checkout";
 const MAKE: &str = include_str!("site.sh");
 const NGINX: &str = include_str!("../../peers/gateways/nginx-php.conf");
 const MAKE_LIMIT: Duration = Duration::from_secs(120);

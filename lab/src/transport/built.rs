@@ -172,7 +172,7 @@ pub(super) fn find(language: Language, peers: &Path) -> Result<(Service, Vec<Ski
     };
     let interpreter = match programs.interpreter.map(|name| (name, processes::find_program(name))) {
         Some((name, None)) => {
-            return Err(Skipped::new(&what(), &format!("{name} is not installed"), "scripts/setup.sh test"));
+            return Err(Skipped::new(&what(), &format!("{name} is not installed"), "scripts/setup.sh release"));
         }
         Some((_, found)) => found,
         None => None,

@@ -36,7 +36,7 @@ fn file(dir: &TempDir, script: &str) -> PathBuf {
 /// A program that is missing fails in CI, and is told elsewhere.
 #[track_caller]
 fn is_missing(program: &str) {
-    assert!(std::env::var_os("CI").is_none(), "{program} is not installed: scripts/setup.sh test");
+    assert!(std::env::var_os("CI").is_none(), "{program} is not installed: `make test-all` installs it");
     println!("{program} is not installed");
 }
 
