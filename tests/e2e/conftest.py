@@ -18,7 +18,7 @@ LONGEST = """
 test_lab_report.py::Report::test_noise_is_refused_and_said
 test_lab.py::Lab::test_other_gateways_are_measured_or_named_with_what_to_install
 test_lab.py::Lab::test_a_quick_run_measures_all_cases_for_rust_and_python
-test_cache_redis.py::Faults::test_resharding
+test_cache_redis.py::ClusterFaults
 test_lab_cache.py::Cache::test_passing_on_over_http_and_the_pipe
 test_defects.py::Defects::test_3_a_gigabyte_on_stdout
 test_users_lab.py::RestTest

@@ -75,13 +75,13 @@ def demo_gateway(*blocks, dev=True, **settings):
 class TestCase(unittest.TestCase):
     """A test with gateways: `self.start` starts one for the test, `cls.share` one for all tests of the class.
 
-    A class shares its gateway where its tests only send requests. Each test then uses paths, cache keys and users that no
-    other test uses, and reads the log from `len(gateway.output())` before its request on. A class is the unit that a
-    worker of pytest-xdist runs, so it takes a few seconds, and at most 20.
+    A class shares its gateway where its tests only send requests. Each test then uses paths, cache keys and users that
+    no other test uses, and reads the log from `len(gateway.output())` before its request on. A class is the unit that
+    a worker of pytest-xdist runs, so it takes a few seconds, and at most 20.
 
-    A test starts its own gateway if it stops, kills or reloads one, or if it depends on a fresh one: it asserts counters,
-    processes, memory, connections or the whole log since the start, or it fills a limit that other tests need. Such
-    tests form a separate class, without `share`, if the others can share.
+    A test starts its own gateway if it stops, kills or reloads one, or if it depends on a fresh one: it asserts
+    counters, processes, memory, connections or the whole log since the start, or it fills a limit that other tests
+    need. Such a test calls `self.start` in the same class, or in a class that does not share.
     """
 
     _shared = ()
@@ -90,7 +90,7 @@ class TestCase(unittest.TestCase):
     def share(cls, server):
         """Starts `server` (a gateway, or another object with `start` and `stop`) for all tests of the class.
 
-        For `setUpClass`: `cls.gateway = cls.share(demo_gateway())`. It stops after the last test of the class.
+        In `setUpClass`: `cls.gateway = cls.share(demo_gateway())`. It stops after the last test of the class.
         """
         cls.addClassCleanup(server.stop)
         cls._shared = (*cls._shared, server)

@@ -41,8 +41,9 @@ class Clients:
 
 
 class Load(Clients):
-    """Clients that send requests until the end of the block. `answers` counts (status, body), `errors` has what was not 200.
+    """Clients that send requests until the end of the block.
 
+    `answers` counts (status, body), `errors` has what was not 200.
     Half of them keep their connection until they are told that it is closed, the others open one for each request.
     """
 

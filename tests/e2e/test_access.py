@@ -171,6 +171,7 @@ class Rates(AccessCase):
 
     def test_a_key_that_is_there_twice_is_none(self):
         """A service may take another one than the first: whoever puts one before it counts as who has none."""
+        cases = []
         for name, limit_by in (("X-Api-Key", "header:X-Api-Key"), ("Cookie", "cookie:sid")):
             value = (lambda text: text) if name == "X-Api-Key" else "sid={}".format
             made = [lambda number: [(name, value(number)), (name, value("real"))]]  # noqa: B023
@@ -178,12 +179,16 @@ class Rates(AccessCase):
                 made.append(lambda number: [(name, f"sid={number}; a=b; sid=real")])
             else:  # the service does not get it either
                 made.append(lambda number: [("Connection", name), (name, value(number))])  # noqa: B023
-            for cache in (False, True):
-                for fields in made:
-                    gateway = self.gateway_with(route("/", "web", cache=cache, limit={"rate": "2/d", "by": limit_by}))
-                    found = [self.statuses(gateway, 1, STORED, fields=fields(str(number)))[0] for number in range(4)]
-                    self.assertEqual(found, [200, 200, 429, 429], (fields("n"), cache))
-                    self.assertEqual(self.statuses(gateway, 3, STORED, fields=[(name, value("real"))]), [200, 200, 429])
+            cases += [(name, value, limit_by, cache, fields) for cache in (False, True) for fields in made]
+        gateway = self.gateway_with(*(
+            route(f"/{number}", "web", cache=cache, limit={"rate": "2/d", "by": limit_by})
+            for number, (_, _, limit_by, cache, _) in enumerate(cases)
+        ))  # fmt: skip
+        for number, (name, value, _, cache, fields) in enumerate(cases):
+            target = make("Cache-Control: max-age=60", path=f"/{number}/make")
+            found = [self.statuses(gateway, 1, target, fields=fields(str(client)))[0] for client in range(4)]
+            self.assertEqual(found, [200, 200, 429, 429], (fields("n"), cache))
+            self.assertEqual(self.statuses(gateway, 3, target, fields=[(name, value("real"))]), [200, 200, 429])
 
     def test_a_body_that_nobody_wants_does_not_stay_on_the_connection(self):
         gateway = self.gateway_with(route("/", "web", limit={"rate": "1/d"}))
@@ -359,7 +364,7 @@ class Decider(http.server.ThreadingHTTPServer):
             "eve": (403, [], b"not you"), "new": (302, [("Location", "http://login.test/")], b""),
             "ill": (500, [], b"!"),
         }  # fmt: skip
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
 
 class DeciderCase(AccessCase):

@@ -114,11 +114,12 @@ class RedisCase(TestCase):
     settings = {"budget": "1s"}
 
     def setUp(self):
+        super().setUp()
         self.pages = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
         self.pages.daemon_threads = True
         self.pages.lock, self.pages.versions, self.pages.asked = threading.Lock(), Counter(), Counter()
         self.pages.fields, self.pages.takes = self.fields, self.takes
-        threading.Thread(target=self.pages.serve_forever, daemon=True).start()
+        threading.Thread(target=self.pages.serve_forever, args=(0.05,), daemon=True).start()
         self.addCleanup(self.pages.server_close)
         self.addCleanup(self.pages.shutdown)
 
@@ -298,7 +299,7 @@ class Sharing(RedisCase):
             self.assertLessEqual(self.pages.asked[target], 2, target)
 
 
-class Faults(RedisCase):
+class FaultsCase(RedisCase):
     """Load on two gateways while something happens to Redis: no wrong answer, no failed one, and soon back."""
 
     settings = {"budget": "20ms"}
@@ -327,6 +328,8 @@ class Faults(RedisCase):
         self.assertGreater(load.hits["redis"], 0)
         return load
 
+
+class Faults(FaultsCase):
     def test_killed(self):
         server = self.server()
         gateways = [self.gateway(server.url), self.gateway(server.url)]
@@ -352,18 +355,6 @@ class Faults(RedisCase):
         gateways = [self.gateway(proxy.url), self.gateway(proxy.url)]
         self.under_load(gateways, "slow (50 ms)", lambda: setattr(proxy, "delay", 0.05), lambda: setattr(proxy, "delay", 0.0))
 
-    def test_failover(self):
-        cluster = self.cluster(3, 1)
-        gateways = [self.gateway(cluster.url), self.gateway(cluster.url)]
-        self.under_load(gateways, "a primary killed, its replica promoted", cluster.fail_over, lasts=0.0)
-
-    def test_resharding(self):
-        cluster = self.cluster(3, 0)
-        gateways = [self.gateway(cluster.url), self.gateway(cluster.url)]
-        source, target = cluster.primaries[:2]
-        move = lambda: cluster.move(source, target, range(0, 600))  # noqa: E731
-        self.under_load(gateways, "600 slots moved", move, lasts=0.0)
-
     def test_a_gateway_starts_without_redis_and_says_so_once(self):
         server = self.server()
         server.kill()
@@ -375,6 +366,20 @@ class Faults(RedisCase):
         server.start()
         self.assertTrue(eventually(lambda: gateway.get("/page/x") and "cache.redis answers again" in gateway.output(), 10), gateway.output())
         self.assertEqual(said(), 1)
+
+
+class ClusterFaults(FaultsCase):
+    def test_failover(self):
+        cluster = self.cluster(3, 1)
+        gateways = [self.gateway(cluster.url), self.gateway(cluster.url)]
+        self.under_load(gateways, "a primary killed, its replica promoted", cluster.fail_over, lasts=0.0)
+
+    def test_resharding(self):
+        cluster = self.cluster(3, 0)
+        gateways = [self.gateway(cluster.url), self.gateway(cluster.url)]
+        source, target = cluster.primaries[:2]
+        move = lambda: cluster.move(source, target, range(0, 600))  # noqa: E731
+        self.under_load(gateways, "600 slots moved", move, lasts=0.0)
 
 
 class PoisonedLeases(RedisCase):

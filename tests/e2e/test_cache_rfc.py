@@ -212,7 +212,8 @@ class Targeted(RulesCase):
 
     def test_the_operators_list(self):
         self.with_settings(targets='["Pilot-Cache-Control"]')
-        self.assert_stored(self.make("CDN-Cache-Control: no-store", "Cache-Control: no-store", "Pilot-Cache-Control: max-age=60"))
+        fields = "CDN-Cache-Control: no-store", "Cache-Control: no-store", "Pilot-Cache-Control: max-age=60"
+        self.assert_stored(self.make(*fields))
         self.assert_not_stored(self.make("CDN-Cache-Control: max-age=60", "Cache-Control: no-store"))
 
 

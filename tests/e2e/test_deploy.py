@@ -103,50 +103,6 @@ class Releases(Deploying):
         metrics = self.ask(gateway, "GET", "/metrics").read().decode()
         self.assertIn('pilotlight_service_releases_total{service="app",outcome="used"} 4', metrics)
 
-    def test_a_broken_release_gets_no_request(self):
-        for speaks in ({}, {"transport": "http", "env": {"SERVER": "http"}}):
-            with self.subTest(**speaks):
-                gateway = self.begin(health={"path": "/health", "timeout": "300ms"}, **speaks)
-                good = self.deployed(gateway, self.release(gateway, "good"))
-                cases = (
-                    ({"broken": True}, "no module named flask"),
-                    ({"health": "500"}, "GET /health with status 500, not with a status from 200 to 299"),
-                    ({"health": "404"}, "with status 404"),
-                    ({"health": "silent"}, "was not answered"),
-                )
-                with Load(gateway.address, "/", think_time=THINK_TIME) as load:
-                    for number, (kind, why) in enumerate(cases):
-                        told = self.deploy(gateway, self.release(gateway, f"bad{number}", **kind), code=1)
-                        self.assertIn("is not used, and nothing has changed", told)
-                        self.assertIn(why, told)
-                        latest = self.listed(gateway)["releases"][0]
-                        self.assertEqual((latest["state"], why in latest["reason"]), ("failed", True), latest)
-                        self.assertEqual(self.noted(gateway, latest["release"]), [])
-                self.assertEqual((load.errors, load.bodies()), ([], {good}))
-                self.assertEqual(self.app(gateway)["releases"]["tried"], {"used": 1, "refused": 4, "abandoned": 0})
-                self.assert_eventually(lambda: len(self.app(gateway)["instances"]) == 1, "a broken instance stays")
-
-    def test_no_request_fails_while_releases_change(self):
-        for speaks in ({}, {"transport": "http", "env": {"SERVER": "http"}}):
-            with self.subTest(**speaks):
-                gateway = self.begin(max_instances=2, concurrency=4, **speaks)
-                names = [self.deployed(gateway, self.release(gateway, "r0"))]
-                slow = []
-                with Load(gateway.address, "/", think_time=THINK_TIME) as load:
-                    for number in range(1, 6):
-                        thread = threading.Thread(target=lambda: slow.append(gateway.get("/slow").status))
-                        thread.start()
-                        names.append(self.deployed(gateway, self.release(gateway, f"r{number}")))
-                        # All instances have been replaced when the command ends.
-                        self.assertEqual({self.serving(gateway) for _ in range(5)}, {names[-1]})
-                        thread.join()
-                    for _ in range(2):
-                        self.command(gateway, "rollback")
-                self.assertEqual(load.errors, [])
-                self.assertEqual(slow, [200] * 5)
-                self.assertLessEqual(set(names), load.bodies())
-                self.assertEqual(self.listed(gateway)["current"], names[-3])
-
     def test_back_from_a_release_whose_requests_end_it(self):
         """What no health request finds: the service is refused by its circuit when somebody goes back."""
         gateway = self.begin()
@@ -269,6 +225,54 @@ class Releases(Deploying):
         self.assertIn("cannot be read", self.deploy(gateway, archive, "--service", "app", code=2))
         self.assertEqual(list((gateway.folder / "srv" / "releases").iterdir()), [], "half a release is left")
         self.assertIn("no release of app in", self.command(gateway, "releases", "--service", "app"))
+
+
+class BrokenReleases(Deploying):
+    def test_a_broken_release_gets_no_request(self):
+        for speaks in ({}, {"transport": "http", "env": {"SERVER": "http"}}):
+            with self.subTest(**speaks):
+                gateway = self.begin(health={"path": "/health", "timeout": "300ms"}, **speaks)
+                good = self.deployed(gateway, self.release(gateway, "good"))
+                cases = (
+                    ({"broken": True}, "no module named flask"),
+                    ({"health": "500"}, "GET /health with status 500, not with a status from 200 to 299"),
+                    ({"health": "404"}, "with status 404"),
+                    ({"health": "silent"}, "was not answered"),
+                )
+                with Load(gateway.address, "/", think_time=THINK_TIME) as load:
+                    for number, (kind, why) in enumerate(cases):
+                        told = self.deploy(gateway, self.release(gateway, f"bad{number}", **kind), code=1)
+                        self.assertIn("is not used, and nothing has changed", told)
+                        self.assertIn(why, told)
+                        latest = self.listed(gateway)["releases"][0]
+                        self.assertEqual((latest["state"], why in latest["reason"]), ("failed", True), latest)
+                        self.assertEqual(self.noted(gateway, latest["release"]), [])
+                self.assertEqual((load.errors, load.bodies()), ([], {good}))
+                self.assertEqual(self.app(gateway)["releases"]["tried"], {"used": 1, "refused": 4, "abandoned": 0})
+                self.assert_eventually(lambda: len(self.app(gateway)["instances"]) == 1, "a broken instance stays")
+
+
+class ChangingReleases(Deploying):
+    def test_no_request_fails_while_releases_change(self):
+        for speaks in ({}, {"transport": "http", "env": {"SERVER": "http"}}):
+            with self.subTest(**speaks):
+                gateway = self.begin(max_instances=2, concurrency=4, **speaks)
+                names = [self.deployed(gateway, self.release(gateway, "r0"))]
+                slow = []
+                with Load(gateway.address, "/", think_time=THINK_TIME) as load:
+                    for number in range(1, 6):
+                        thread = threading.Thread(target=lambda: slow.append(gateway.get("/slow").status))
+                        thread.start()
+                        names.append(self.deployed(gateway, self.release(gateway, f"r{number}")))
+                        # All instances have been replaced when the command ends.
+                        self.assertEqual({self.serving(gateway) for _ in range(5)}, {names[-1]})
+                        thread.join()
+                    for _ in range(2):
+                        self.command(gateway, "rollback")
+                self.assertEqual(load.errors, [])
+                self.assertEqual(slow, [200] * 5)
+                self.assertLessEqual(set(names), load.bodies())
+                self.assertEqual(self.listed(gateway)["current"], names[-3])
 
 
 class Sources(Deploying):

@@ -20,7 +20,7 @@ PROTOCOLS = ["fastcgi", "scgi", "uwsgi"]
 
 
 class CgiCase(TestCase):
-    """`self.gateways` has a gateway for each protocol, which the tests of a class share; `self.serve` starts another."""
+    """`self.gateways` has a gateway for each protocol, shared by the class; `self.serve` starts another."""
 
     @classmethod
     def setUpClass(cls):

@@ -344,7 +344,8 @@ class Bounds(WithOrigin):
         """A field that is in the table once and named a thousand times (CVE-2016-1544)."""
         frames = self.frames()
         large = [("x-bomb", "b" * 3_000)]
-        frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 1, frames.head("/show?bomb", large)))
+        first = frames.head("/show?bomb", large)
+        frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 1, first))
         self.assertTrue(frames.until(http2.DATA, stream=1))
         bomb = frames.encoder.encode(large)
         self.assertLess(len(bomb), 3, "it is indexed")
@@ -440,8 +441,10 @@ class Bounds(WithOrigin):
         block = frames.encoder.encode([(":method", "GET"), (":scheme", "http"), (":path", "/show")])
         frames.send(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 1, block))
         self.assertTrue(frames.until(http2.HEADERS, stream=1))
-        ours = frames.socket.getsockname()[1]
-        self.assertTrue(eventually(lambda: not is_open(ours), 20), "the gateway holds the connection")
+        frames.socket.settimeout(20)
+        deadline = time.monotonic() + 20
+        while frames.next():  # a TimeoutError, too, says that the gateway holds the connection
+            self.assertLess(time.monotonic(), deadline, "the gateway holds the connection")
 
     def test_a_socket_that_is_never_read(self):
         with http2.Frames(self.gateway.address) as frames:

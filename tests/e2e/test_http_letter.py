@@ -3,6 +3,7 @@
 Each case looks at three things: the status, whether the connection can be used again, and what the service has seen.
 """
 
+import functools
 import http.client
 import json
 import socket
@@ -67,6 +68,19 @@ class Letter(TestCase):
         if rules:
             web[1] = web[1].replace("cache = false\n", rules)
         return self.start(Gateway(BINARY, config(*web, *blocks, **({"workers": 1} | (top or {}))))), script
+
+    @classmethod
+    @functools.cache
+    def shared(cls, cache):
+        script = cls.enterClassContext(Script(serve_all))
+        web = service("web", url=script.url), route(service="web", cache=cache)
+        return cls.share(Gateway(BINARY, config(*web, workers=1))), script
+
+    def plain(self, cache=False):
+        """The gateway in front of `serve_all` that the tests of the class share, and its script, with no heads yet."""
+        gateway, script = self.shared(cache)
+        script.heads.clear()
+        return gateway, script
 
     def both(self, *blocks, cache=False, top=None, **settings):
         """A gateway with the same demo over the pipe (`/pipe`), and an HTTP service (`/http`) whose requests are kept."""
@@ -160,7 +174,7 @@ class Hosts(Letter):
 
     def test_wrong(self):
         for cache in (False, "60s"):
-            gateway, script = self.gateway_to(cache=cache)
+            gateway, script = self.plain(cache)
             for host in self.WRONG:
                 with self.subTest(host=host, cache=cache), gateway.client(timeout=10) as client:
                     client.send(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host.encode())
@@ -168,7 +182,7 @@ class Hosts(Letter):
             self.assertEqual(script.heads, [])
 
     def test_wrong_in_a_target(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         for host in ("a:x", "a:80:80", "[::1", "[zz]", "a%zz", "u@a", ":80"):
             with self.subTest(host=host), gateway.client(timeout=10) as client:
                 client.send(b"GET http://%b/ HTTP/1.1\r\nHost: a\r\n\r\n" % host.encode())
@@ -177,7 +191,7 @@ class Hosts(Letter):
 
     def test_right(self):
         for cache in (False, "60s"):
-            gateway, script = self.gateway_to(cache=cache)
+            gateway, script = self.plain(cache)
             with gateway.client(timeout=10) as client:
                 for host in self.RIGHT * 2:
                     with self.subTest(host=host):
@@ -218,7 +232,7 @@ class Targets(Letter):
                 self.assertEqual(json.loads(over_pipe.body)["target"], seen)
 
     def test_a_query_without_a_path_is_one_key_with_its_path(self):
-        gateway, script = self.gateway_to(cache="60s")
+        gateway, script = self.plain("60s")
         with gateway.client(timeout=10) as client:
             for line in (b"GET http://a?x=1 HTTP/1.1", b"GET http://a/?x=1 HTTP/1.1", b"GET /?x=1 HTTP/1.1"):
                 client.send(line + b"\r\nHost: a\r\n\r\n")
@@ -226,7 +240,7 @@ class Targets(Letter):
         self.assertEqual(requested(script), [b"/?x=1"])
 
     def test_options_of_the_gateway_itself(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         with gateway.client(timeout=10) as client:
             client.send(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
             got = client.answer("OPTIONS")
@@ -248,7 +262,7 @@ class MaxForwards(Letter):
         return client.answer(method.decode())
 
     def test_none_left(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         with gateway.client(timeout=10) as client:
             options = self.ask(client, b"OPTIONS", b"0")
             self.assert_status(options, 204)
@@ -264,7 +278,7 @@ class MaxForwards(Letter):
         self.assertEqual(requested(script), [b"/next"])
 
     def test_one_less(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         with gateway.client(timeout=10) as client:
             for method in (b"OPTIONS", b"TRACE"):
                 for sent, seen in ((b"1", b"0"), (b"10", b"9"), (b"007", b"6"), (b"99999999999999999999", None)):
@@ -276,7 +290,7 @@ class MaxForwards(Letter):
                         self.assertEqual(fields[0], b"max-forwards: " + seen)
 
     def test_other_methods_and_what_is_no_number(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         with gateway.client(timeout=10) as client:
             self.assert_status(self.ask(client, b"GET", b"0"), 200)
             self.assertIn(b"\r\nmax-forwards: 0", script.heads[0].lower())
@@ -387,7 +401,7 @@ class Chunks(Letter):
 
     def test_the_answer_survives_what_is_still_being_sent(self):
         """A close with unread bytes resets the connection, and the client loses the answer."""
-        gateway, _ = self.gateway_to()
+        gateway, _ = self.plain()
         for body in (b"--5\r\n" + b"x" * 200_000, b"0\r\n\nmore" + b"x" * 200_000):
             for _ in range(10):
                 with gateway.client(timeout=10) as client:
@@ -426,7 +440,7 @@ class Chunks(Letter):
     )
 
     def test_what_is_not_exact_is_refused(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         for wrong in self.WRONG:
             with self.subTest(wrong=wrong), gateway.client(timeout=10) as client:
                 client.send(self.HEAD + wrong + self.HIDDEN + NEXT)
@@ -435,7 +449,7 @@ class Chunks(Letter):
         self.assertFalse({b"/victim", b"/next"} & set(requested(script)), "a request came out of a body")
 
     def test_what_is_exact_is_taken(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.gateway_to()  # heads of refused requests may still come to the shared one
         with gateway.client(timeout=10) as client:
             for right in self.RIGHT:
                 with self.subTest(right=right):
@@ -445,7 +459,7 @@ class Chunks(Letter):
         self.assertEqual(requested(script), [b"/one", b"/next"] * len(self.RIGHT))
 
     def test_split_at_every_byte(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         for whole, status in ((self.HEAD + b"0\r\n\n" + self.HIDDEN, 400), (self.HEAD + b"3\r\nabc\r\n0\r\nX: a\r\n\r\n", 200)):
             for at in range(1, len(whole)):
                 with gateway.client(timeout=10) as client:
@@ -456,7 +470,7 @@ class Chunks(Letter):
 
     def test_after_hits_after_lengths_and_behind_others(self):
         """Wherever on a connection the request stands, and whatever was answered before."""
-        gateway, script = self.gateway_to(cache="60s")
+        gateway, script = self.plain("60s")
         length = b"POST /two HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n0\r\n\n\r\n0"
         for before in (NEXT, NEXT * 9, length, NEXT + length + self.HEAD + b"2\r\n\n\n\r\n0\r\n\r\n" + NEXT):
             with self.subTest(before=before), gateway.client(timeout=10) as client:
@@ -579,7 +593,7 @@ class HalfClosed(Letter):
         self.assertEqual(len(script.heads), 1)
 
     def test_half_a_request_is_none(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         self.ask(gateway, b"POST /one HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc")
         self.assertEqual(self.ask(gateway, b"GET / HTTP/1.1\r\nHost: a\r\n"), b"")
         # The service is not told that half a body was the whole.
@@ -630,7 +644,7 @@ class Trailers(Letter):
     )  # fmt: skip
 
     def test_only_what_is_of_the_body_passes(self):
-        gateway, _ = self.gateway_to()
+        gateway, _ = self.plain()
         with gateway.client(timeout=10) as client:
             body = "".join(f"{line}\r\n" for line in (*self.SENT, "X-Checksum: 12")).encode()
             client.send(Chunks.HEAD + b"3\r\nabc\r\n0\r\n" + body + b"\r\n")
@@ -645,7 +659,7 @@ class Heads(Letter):
     """Request heads that other parsers judge otherwise."""
 
     def test_lengths_beyond_any_body(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         for length in (b"18446744073709551613", b"18446744073709551615", b"18446744073709551616", b"99999999999999999999"):
             with self.subTest(length=length), gateway.client(timeout=10) as client:
                 client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %b\r\n\r\n" % length)
@@ -654,7 +668,7 @@ class Heads(Letter):
         self.assertEqual(script.heads, [])
 
     def test_chunked_is_applied_once(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         for coding in (b"chunked\r\nTransfer-Encoding: chunked", b"chunked, chunked", b"gzip, chunked"):
             with self.subTest(coding=coding), gateway.client(timeout=10) as client:
                 client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: %b\r\n\r\n0\r\n\r\n" % coding)
@@ -662,7 +676,7 @@ class Heads(Letter):
         self.assertEqual(script.heads, [])
 
     def test_other_schemes_are_not_served(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         for target in (b"ftp://a/r", b"://a/r", b"1http://a/r", b"ws://a/r", b"file:///r"):
             with self.subTest(target=target), gateway.client(timeout=10) as client:
                 client.send(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % target)
@@ -673,7 +687,7 @@ class Heads(Letter):
             self.assert_status(client.answer(), 200)
 
     def test_underscores_hide_nothing(self):
-        gateway, script = self.gateway_to()
+        gateway, script = self.plain()
         with gateway.client(timeout=10) as client:
             fields = b"X_Forwarded_For: 6.6.6.6\r\nX-Forwarded_Proto: https\r\nForwarded: for=6.6.6.6\r\nx_request_id: 7\r\nX_Mine: kept\r\n"
             client.send(b"GET / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n")
@@ -687,7 +701,7 @@ class Heads(Letter):
         """RFC 9110 §2.5; however the head comes."""
         request = b"GET /later HTTP/1.%d\r\nHost: a\r\n\r\n"
         for cache in (False, "60s"):
-            gateway, script = self.gateway_to(cache=cache)
+            gateway, script = self.plain(cache)
             for minor in (2, 9):
                 for split in (None, 10, 18, 19, 20, 21):
                     with self.subTest(minor=minor, split=split, cache=cache), gateway.client(timeout=10) as client:
