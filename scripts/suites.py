@@ -26,6 +26,8 @@ NOT_BY_FETCH = ("answer-trailers", "shared-echo", "trailers", "echo")
 JAVA = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # End-to-end tests, and transcripts, mostly wait: for processes to start, for limits to pass, for servers to notice.
 AT_ONCE = 4
+# Each transcript of the gateway has a gateway of its own, which waits nearly all the time.
+GATEWAYS_AT_ONCE = 8
 # Examples that tests run; cargo builds the others for clippy only.
 EXAMPLES = {"test": ("demo", "stub", "enter"), "all": ("demo", "stub", "enter", "report_fixture")}
 # Tests in Rust that start servers of Redis.
@@ -181,7 +183,7 @@ def search_path():
 
 def every_suite(ring):
     megabytes = 16 if ring == "test" else 64
-    transcripts = ["sdk/conformance/run_gateway.py", "--pilotlight", GATEWAY, "--jobs", str(AT_ONCE)]
+    transcripts = ["sdk/conformance/run_gateway.py", "--pilotlight", GATEWAY, "--jobs", str(GATEWAYS_AT_ONCE)]
     python = f"{ROOT}/sdk/python"
     return [
         end_to_end(ring),

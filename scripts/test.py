@@ -9,7 +9,7 @@
     test.py --base COMMIT      with --ring all: suites of the ring `release` whose files have changed since
     test.py --no-setup         nothing is installed
     test.py --list             the names of the suites
-    test.py --note-slow        writes tests/slow.txt again, from the times of the last run of the ring `all`
+    test.py --note             writes tests/slow.txt, and the times in docs/internals/testing.md, again from the last runs
 
 docs/internals/testing.md says what is in which ring. The output of a suite stays in target/test-results; its last lines are
 printed when it ends. Failures, with their reasons, come last. No test runs twice. CI fails on a test that skips because
@@ -20,7 +20,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -35,6 +34,7 @@ import slow_tests
 import suites
 from suites import RESULTS, ROOT, Suite, slug
 
+PAGE = ROOT / "docs" / "internals" / "testing.md"
 LANES = 2
 LIMIT_S = 3600.0
 SLOWEST = 30
@@ -174,8 +174,8 @@ class Run:
                 print(f"=== {suite.name}: {end}, in {result.wall:.0f} s\n", flush=True)
 
 
-def report(results, seconds):
-    """The table of steps, the slowest tests, and the tests that CI would refuse to skip."""
+def report(results, seconds, ring):
+    """The slowest tests and the table of steps, which is stored as well."""
     cases = [(one.name, case) for one in results for case in one.cases]
     print(f"=== the {SLOWEST} slowest tests\n")
     for name, case in sorted(cases, key=lambda each: -each[1].seconds)[:SLOWEST]:
@@ -186,11 +186,11 @@ def report(results, seconds):
         counts = [one.count("failed"), one.count("skipped")]
         counts = [len(one.cases), *counts] if one.cases else ["", "", ""]
         print(f"{one.name:<46} {one.wall:>8.1f} {one.cpu:>8.1f} {counts[0]:>6} {counts[1]:>6} {counts[2]:>7}")
-    tests, cpu = sum(len(one.cases) for one in results), sum(one.cpu for one in results)
-    print(f"{'all':<46} {seconds:>8.1f} {cpu:>8.1f} {tests:>6}")
-    (RESULTS / "steps.json").write_text(
-        json.dumps([{"step": one.name, "wall_s": one.wall, "cpu_s": one.cpu, "tests": len(one.cases)} for one in results])
-    )
+    everything = Result("all", 0, seconds, sum(one.cpu for one in results), cases)
+    print(f"{everything.name:<46} {seconds:>8.1f} {everything.cpu:>8.1f} {len(cases):>6}")
+    rows = [*sorted(results, key=lambda one: -one.wall), everything]
+    steps = [{"step": one.name, "wall_s": one.wall, "cpu_s": one.cpu, "tests": len(one.cases)} for one in rows]
+    (RESULTS / f"steps-{ring}.json").write_text(json.dumps(steps))
 
 
 def report_not_run(results, left_out, ring):
@@ -268,15 +268,31 @@ def parse():
     parser.add_argument("--base", metavar="COMMIT", help="suites of a release whose files have changed since, as well")
     parser.add_argument("--no-setup", action="store_true", help="install nothing")
     parser.add_argument("--list", action="store_true", help="the names of the suites")
-    parser.add_argument("--note-slow", action="store_true", help="write tests/slow.txt, after a run of the ring all")
+    parser.add_argument("--note", action="store_true", help="write the times of the last runs into the repository")
     return parser, parser.parse_args()
 
 
-def note_slow():
-    """Writes tests/slow.txt from the results of the last run."""
+def note():
+    """Writes the slow tests of the last run of the ring all, and the times of the last run of each ring."""
+    page = PAGE.read_text()
+    for ring in suites.RINGS:
+        stored = RESULTS / f"steps-{ring}.json"
+        if stored.exists():
+            begin, end = f"<!-- steps: {ring} -->\n", "<!-- end -->"
+            head, _, rest = page.partition(begin)
+            page = head + begin + table(json.loads(stored.read_text())) + end + rest.partition(end)[2]
+    PAGE.write_text(page)
+    if not (RESULTS / "steps-all.json").exists():
+        sys.exit(f"{PAGE}: written; tests/slow.txt needs a run of `make test-all`")
     every = [suite for suite in suites.suites("all") if suite.junit and suite.name in slow_tests.LIMITS_S]
     times = [(suite.name, case.name, case.seconds) for suite in every for case in of_junit(suite.junit)]
     print(f"{slow_tests.FILE}: {slow_tests.write(times)} of {len(times)} tests")
+
+
+def table(steps):
+    """The steps as Markdown."""
+    rows = [f"| {one['step']} | {one['wall_s']:.0f} | {one['cpu_s']:.0f} | {one['tests'] or ''} |" for one in steps]
+    return "\n".join(["| step | wall, s | CPU, s | tests |", "|---|---|---|---|", *rows, ""])
 
 
 def prepare(options):
@@ -300,8 +316,8 @@ def prepare(options):
 
 def main():
     parser, options = parse()
-    if options.note_slow:
-        return note_slow()
+    if options.note:
+        return note()
     if options.list:
         print("\n".join(suite.name for suite in chosen_suites(options)))
         return 0
@@ -317,7 +333,7 @@ def main():
         parser.error(f"no suite's name contains {' or '.join(options.only)}; --list has them")
     left_out = [suite for suite in chosen if suite.missing()] if options.ring == "test" else []
     results = Run([suite for suite in chosen if suite not in left_out], environment_of(options.ring)).run()
-    report(prepared + results, time.monotonic() - begin)
+    report(prepared + results, time.monotonic() - begin, options.ring)
     report_not_run(results, left_out, options.ring)
     failed = [one for one in results if one.status]
     if failed:

@@ -205,7 +205,7 @@ class SharedProcess:
     def _fail(self, error):
         problem = report(error, self._instance)
         if self._played:
-            problem += f"\n    This process had played {', '.join(self._played)}; --fresh starts a process for each transcript."
+            problem += f"\n    This process had played {', '.join(self._played)}; --fresh starts one for each transcript."
         self._close()
         return problem
 

@@ -25,7 +25,8 @@ class Answer:
     """What came on one stream."""
 
     def __init__(self):
-        self.fields, self.data, self.trailers, self.interim, self.ended, self.reset = [], bytearray(), None, [], False, None
+        self.fields, self.data, self.trailers, self.interim = [], bytearray(), None, []
+        self.ended, self.reset = False, None
 
     @property
     def body(self):

@@ -187,7 +187,8 @@ class StrictSettings(Isolated):
         gateway = self.isolated(sandbox="strict")
         self.attempt(gateway, "run", command="setsid sleep 4021 >/dev/null 2>&1 &")
         self.assert_eventually(
-            lambda: any("sleep 4021" in line for line in descendants(gateway.process.pid).values()), "sleep 4021 is not there"
+            lambda: any("sleep 4021" in line for line in descendants(gateway.process.pid).values()),
+            "sleep 4021 is not there",
         )
         family = descendants(gateway.process.pid)
         gateway.signal(signal.SIGTERM)

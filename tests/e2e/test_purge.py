@@ -19,14 +19,15 @@ def make(*fields, path="/make", **arguments):
 
 
 class PurgeCase(Operated):
-    def setUp(self):
-        self.origin = Origin()
-        self.origin.__enter__()
-        self.addCleanup(self.origin.__exit__)
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        cls.gateway = cls.share(cls.gateway_with())
 
-    def gateway_with(self, *blocks):
-        web = service("web", url=self.origin.url)
-        return self.start(Gateway(BINARY, config(web, route("/", "web", cache=True), ADMIN, *blocks)))
+    @classmethod
+    def gateway_with(cls, *blocks):
+        web = service("web", url=cls.origin.url)
+        return Gateway(BINARY, config(web, route("/", "web", cache=True), ADMIN, *blocks))
 
     def serial(self, gateway, target, host="one.test"):
         answer = gateway.get(target, host=host)
@@ -38,7 +39,7 @@ class PurgeCase(Operated):
 
     def check(self, purged, kept, **body):
         """What of these places (host, target) a purge makes a miss, or stale, and what it does not."""
-        gateway = self.gateway_with()
+        gateway = self.gateway
         before = {place: self.serial(gateway, place[1], place[0]) for place in purged + kept}
         self.purge(gateway, **body)
         after = {place: self.serial(gateway, place[1], place[0]) for place in purged + kept}
@@ -72,7 +73,7 @@ class Scopes(PurgeCase):
         self.check([("one.test", self.A), ("two.test", self.PLAIN)], [], everything=True)
 
     def test_all_variants(self):
-        gateway = self.gateway_with()
+        gateway = self.gateway
         target = make("Vary: Accept-Language")
         ask = lambda language: gateway.get(target, [("Accept-Language", language)], host="one.test").body  # noqa: E731
         before = [ask("en"), ask("fr")]
@@ -83,7 +84,7 @@ class Scopes(PurgeCase):
 
 class Soft(PurgeCase):
     def test_it_is_validated(self):
-        gateway = self.gateway_with()
+        gateway = self.gateway
         target = make('ETag: "one"', "Cache-Tag: t", validate=1)
         first = self.serial(gateway, target)
         self.purge(gateway, tags=["t"], soft=True)
@@ -93,7 +94,7 @@ class Soft(PurgeCase):
         self.assertIn("hit", gateway.get(target, host="one.test").get("cache-status"))
 
     def test_a_hard_purge_is_not_validated(self):
-        gateway = self.gateway_with()
+        gateway = self.gateway
         target = make('ETag: "one"', "Cache-Tag: t", validate=1)
         first = self.serial(gateway, target)
         self.purge(gateway, tags=["t"])
@@ -104,7 +105,7 @@ class Soft(PurgeCase):
 
 class Groups(PurgeCase):
     def test_unsafe_requests_invalidate_groups_of_their_origin(self):
-        gateway = self.gateway_with()
+        gateway = self.gateway
         grouped = make('Cache-Groups: "g"')
         before = {host: self.serial(gateway, grouped, host) for host in ("one.test", "two.test")}
         gateway.get(make('Cache-Group-Invalidation: "g"', n="get"), host="one.test")
@@ -122,7 +123,7 @@ class Fields(PurgeCase):
         target = make("Cache-Tag: a", "Surrogate-Key: b", 'Cache-Groups: "c"')
         unstored = f"/make?h={escape('Cache-Tag: a')}&h={escape('Cache-Control: no-store')}"
         for block, kept in (("", None), ("[cache]\nkeep_tags = true\n", "a")):
-            gateway = self.gateway_with(block)
+            gateway = self.start(self.gateway_with(block)) if block else self.gateway
             answers = [self.fields(gateway.get(target, host="one.test")) for _ in range(2)]
             self.assertEqual(answers, [[kept, kept and "b", '"c"']] * 2)
             self.assertEqual(gateway.get(unstored, host="one.test").get("cache-tag"), kept)
@@ -136,7 +137,7 @@ class Command(PurgeCase):
         return lines
 
     def test_what_it_says(self):
-        gateway = self.gateway_with()
+        gateway = self.gateway
         target = make("Cache-Tag: a", path="/deep/make")
         url = "http://one.test" + target
         self.serial(gateway, target)
@@ -151,7 +152,7 @@ class Command(PurgeCase):
         self.assertEqual(told, {"soft": False, "what": ["tag a"], "stored_urls": 0})
 
     def test_what_means_nothing(self):
-        gateway = self.gateway_with()
+        gateway = self.gateway
         self.cli(gateway, "purge", code=2)
         self.cli(gateway, "purge", "ftp://x/", code=2)
         self.cli(gateway, "purge", "--tag", "", code=2)

@@ -242,7 +242,7 @@ def mutations(document, rng):
     yield "an unknown key", 1, document | {"no_such_key": 1}
 
 
-class Schema(unittest.TestCase):
+class SchemaCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         run = subprocess.run([BINARY, "schema"], capture_output=True, check=True, timeout=30)
@@ -260,6 +260,8 @@ class Schema(unittest.TestCase):
         found = json.loads(run.stdout)["diagnostics"]
         return {one["code"] for one in found if one["severity"] == "error"} - OF_THE_MACHINE
 
+
+class Schema(SchemaCase):
     def bounds(self):
         """Every number of the schema that has bounds, at and beyond each: (name, value)."""
         for part, section in {"Top": self.schema, **self.schema["definitions"]}.items():
@@ -285,6 +287,41 @@ class Schema(unittest.TestCase):
         self.assertEqual(text.splitlines()[0], "#:schema ./pilotlight.schema.json")
         self.validator.validate(tomllib.loads(text))
 
+    def test_every_number_has_the_bounds_of_check(self):
+        full = tomllib.loads((ROOT / "crates" / "pilotlight" / "tests" / "it" / "config" / "full.toml").read_text())
+        rules = tomllib.loads(RULES)
+        places = {
+            "Top": (full, ()), "Limits": (full, ("limits",)), "CacheRedis": (rules, ("cache", "redis")),
+            "Group": (rules, ("groups", "models")),
+            "Service": (full, ("services", "node")), "ServiceQueue": (full, ("services", "node", "queue")),
+            "ServiceCgi": (rules, ("services", "php", "cgi")),
+            "ServiceLambda": (rules, ("services", "function", "lambda")),
+            "ServiceStdio": (rules, ("services", "tools", "stdio")),
+            "ServiceContainer": (rules, ("services", "contained", "container")),
+            "ServiceBalance": (rules, ("services", "several", "balance")),
+            "ServiceDns": (rules, ("services", "several", "dns")),
+            "ServiceSpill": (rules, ("services", "a", "spill")),
+            "ServiceHealth": (rules, ("services", "several", "health")),
+            ("Service", "max_connections"): (rules, ("services", "several")),
+            "ServiceLimits": (full, ("services", "node", "limits")),
+            "ServiceCgroup": (full, ("services", "node", "cgroup")),
+            "Route": (rules, ("routes", 3)),
+            ("Route", "respond"): ({"routes": [{"path": "/", "respond": 404}]}, ("routes", 0)),
+            "RouteLimit": (rules, ("routes", 3, "limit")),
+            "Traces": (rules, ("traces",)),
+        }
+        count = 0
+        for part, name, least, most in self.bounds():
+            document, path = places.get((part, name), places[part])
+            for value, is_valid in ((least, True), (most, True), (least - 1, False), (most + 1, False)):
+                with self.subTest(part=part, name=name, value=value):
+                    found = self.checked(f"b{count}", written(changed(document, (*path, name), value)))
+                    self.assertEqual("out-of-range" not in found and "wrong-type" not in found, is_valid, found)
+                    count += 1
+        self.assertGreater(count, 60)
+
+
+class Mutations(SchemaCase):
     def test_it_and_check_agree_on_mutated_files(self):
         rng = random.Random(SEED)
         full = tomllib.loads((ROOT / "crates" / "pilotlight" / "tests" / "it" / "config" / "full.toml").read_text())
@@ -322,39 +359,6 @@ class Schema(unittest.TestCase):
         kinds = ("a key less", "another type", "an unknown key", "a wrong unit", "another word", "a number far out")
         for kind in kinds:
             self.assertGreater(agreed[kind, "refused"], 0, kind)
-
-    def test_every_number_has_the_bounds_of_check(self):
-        full = tomllib.loads((ROOT / "crates" / "pilotlight" / "tests" / "it" / "config" / "full.toml").read_text())
-        rules = tomllib.loads(RULES)
-        places = {
-            "Top": (full, ()), "Limits": (full, ("limits",)), "CacheRedis": (rules, ("cache", "redis")),
-            "Group": (rules, ("groups", "models")),
-            "Service": (full, ("services", "node")), "ServiceQueue": (full, ("services", "node", "queue")),
-            "ServiceCgi": (rules, ("services", "php", "cgi")),
-            "ServiceLambda": (rules, ("services", "function", "lambda")),
-            "ServiceStdio": (rules, ("services", "tools", "stdio")),
-            "ServiceContainer": (rules, ("services", "contained", "container")),
-            "ServiceBalance": (rules, ("services", "several", "balance")),
-            "ServiceDns": (rules, ("services", "several", "dns")),
-            "ServiceSpill": (rules, ("services", "a", "spill")),
-            "ServiceHealth": (rules, ("services", "several", "health")),
-            ("Service", "max_connections"): (rules, ("services", "several")),
-            "ServiceLimits": (full, ("services", "node", "limits")),
-            "ServiceCgroup": (full, ("services", "node", "cgroup")),
-            "Route": (rules, ("routes", 3)),
-            ("Route", "respond"): ({"routes": [{"path": "/", "respond": 404}]}, ("routes", 0)),
-            "RouteLimit": (rules, ("routes", 3, "limit")),
-            "Traces": (rules, ("traces",)),
-        }
-        count = 0
-        for part, name, least, most in self.bounds():
-            document, path = places.get((part, name), places[part])
-            for value, is_valid in ((least, True), (most, True), (least - 1, False), (most + 1, False)):
-                with self.subTest(part=part, name=name, value=value):
-                    found = self.checked(f"b{count}", written(changed(document, (*path, name), value)))
-                    self.assertEqual("out-of-range" not in found and "wrong-type" not in found, is_valid, found)
-                    count += 1
-        self.assertGreater(count, 60)
 
 
 if __name__ == "__main__":

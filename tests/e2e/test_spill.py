@@ -1,12 +1,13 @@
 """A service that is started here and has no room gives requests to one that runs elsewhere."""
 
+import contextlib
 import json
 import socket
 import subprocess
 import threading
 
 from harness import BINARY, HERE, PYTHON, Gateway, config, route, service, setUpModule
-from test_operate import ADMIN
+from test_operate import ADMIN, Unix
 from test_servers import Server, ServersCase
 
 __all__ = ["setUpModule"]
@@ -57,8 +58,9 @@ class SpillCase(ServersCase):
         return self.start(Gateway(BINARY, config(*blocks, workers=workers)))
 
     def services(self, gateway):
-        told = self.run_command(gateway, "status", "--json")
-        return {one["name"]: one for one in json.loads(told)["services"]}
+        with contextlib.closing(Unix(gateway.folder / "admin.sock")) as connection:
+            connection.request("GET", "/status")
+            return {one["name"]: one for one in json.loads(connection.getresponse().read())["services"]}
 
     def run_command(self, gateway, *words):
         command = [str(BINARY), *words, "--socket", str(gateway.folder / "admin.sock")]

@@ -116,8 +116,17 @@ class Mcp:
 
 
 class StdioCase(TestCase):
+    gateway = None
+
     def serve(self, *blocks, **settings):
+        """A gateway with these blocks; without any, the one that the class shares, if it does."""
+        if self.gateway and not blocks:
+            return self.gateway
         return self.start(Gateway(BINARY, config(*(blocks or (stdio(), route())), **settings)))
+
+    @classmethod
+    def share_default(cls):
+        cls.gateway = cls.share(Gateway(BINARY, config(stdio(), route())))
 
     def session(self, *blocks, version=VERSION, **settings):
         client = Mcp(self.serve(*blocks, **settings), version=version)
@@ -132,7 +141,7 @@ class StdioCase(TestCase):
         return error
 
     def file(self, client, name="go"):
-        return client.gateway.folder / name
+        return client.gateway.folder / f"{name}-{self.id()}"
 
     def programs(self, gateway):
         """The processes of programs that run."""
@@ -141,8 +150,12 @@ class StdioCase(TestCase):
 
 
 class Sessions(StdioCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.share_default()
+
     def test_each_session_is_a_process_of_its_own(self):
-        gateway = self.serve()
+        gateway = self.serve(stdio(), route())
         one, two = Mcp(gateway), Mcp(gateway)
         answer = one.begin()
         self.assertEqual(answered(answer)["result"]["protocolVersion"], VERSION)
@@ -217,6 +230,10 @@ class Sessions(StdioCase):
 
 
 class Streams(StdioCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.share_default()
+
     def test_progress_comes_before_the_answer(self):
         client = self.session()
         go = self.file(client)
@@ -343,6 +360,67 @@ class Ends(StdioCase):
         self.assertIn("this is no JSON", client.gateway.output())
         self.assertIn("and this is on the standard error", client.gateway.output())
 
+    def test_a_program_that_cannot_be_started(self):
+        gateway = self.serve(service("demo", ["/bin/sh", "-c", "exit 5"], transport="stdio", dir="@FOLDER@"), route())
+        self.error(Mcp(gateway).begin(), 200, "exit status: 5")
+
+    def test_a_program_that_says_nothing(self):
+        gateway = self.serve(stdio(start_timeout="500ms"), route())
+        answer = Mcp(gateway).post(rpc("initialize", 0, silent=True))
+        self.assert_status(answer, 200)
+        self.assertIn(b"start_timeout", answer.body)
+
+    def test_a_program_that_refuses_the_client(self):
+        gateway = self.serve()
+        answer = Mcp(gateway).post(rpc("initialize", 0, refuse=True))
+        self.assertEqual(answered(answer)["error"]["message"], "no")
+        self.assert_eventually(lambda: not self.programs(gateway), "its process has ended")
+
+    def test_stopping_leaves_nothing(self):
+        """First the end of the input, then SIGTERM, then SIGKILL; also for what a program has started."""
+        left = "left"
+        gateway = self.serve(stdio("demo", "session", "@FOLDER@/left", stop_grace="1500ms"), route())
+        polite, stubborn = Mcp(gateway), Mcp(gateway)
+        polite.begin()
+        stubborn.begin()
+        stubborn.result("stubborn")
+        family = descendants(gateway.process.pid)
+        polite.end()
+        self.assert_eventually((gateway.folder / left).exists, "it had the time to say that its input was closed")
+        self.assert_eventually(lambda: len(self.programs(gateway)) == 2, "the polite one has gone, the others run on")
+        stubborn.end()
+        self.assert_eventually(lambda: not self.programs(gateway), "both are gone")
+        polite.session = None
+        polite.begin()
+        self.assert_status(polite.post(rpc("about", 1)), 200)
+        family |= descendants(gateway.process.pid)
+        gateway.signal(15)
+        self.assertEqual(gateway.wait(), 0)
+        self.assertEqual((gateway.folder / left).read_text().count("closed"), 2)
+        self.assert_eventually(lambda: not alive(family), "no process is left")
+
+    def test_killed_gateway_leaves_nothing(self):
+        client = self.session()
+        client.result("stubborn")
+        family = descendants(client.gateway.process.pid)
+        client.gateway.process.kill()
+        self.assert_eventually(lambda: not alive(family), "no process is left", 20)
+
+    def test_restart_ends_streams_and_finishes_requests(self):
+        client = self.session(stdio(options={"max_processes": 2}), route())
+        go = self.file(client)
+        events = client.stream("GET")
+        running = client.stream(message=rpc("later", 1, file=str(go)))
+        text = (client.gateway.folder / "pilotlight.toml").read_text()
+        (client.gateway.folder / "pilotlight.toml").write_text(text.replace("max_processes = 2", "max_processes = 3"))
+        client.gateway.signal(1)
+        self.assertEqual(list(events), [])
+        go.touch()
+        self.assertEqual(running.messages()[-1]["result"], {"later": True})
+        self.assert_eventually(lambda: client.post(rpc("about", 3)).status == 404, "the session is gone")
+
+
+class Bounds(StdioCase):
     def test_a_line_that_is_too_long(self):
         client = self.session(stdio(options={"max_line": "64KiB"}), route())
         self.assertEqual(len(client.result("long", size=60_000)["text"]), 60_000)
@@ -390,22 +468,6 @@ class Ends(StdioCase):
         clients[0].end()
         self.assert_status(clients[2].begin(), 200)
 
-    def test_a_program_that_cannot_be_started(self):
-        gateway = self.serve(service("demo", ["/bin/sh", "-c", "exit 5"], transport="stdio", dir="@FOLDER@"), route())
-        self.error(Mcp(gateway).begin(), 200, "exit status: 5")
-
-    def test_a_program_that_says_nothing(self):
-        gateway = self.serve(stdio(start_timeout="500ms"), route())
-        answer = Mcp(gateway).post(rpc("initialize", 0, silent=True))
-        self.assert_status(answer, 200)
-        self.assertIn(b"start_timeout", answer.body)
-
-    def test_a_program_that_refuses_the_client(self):
-        gateway = self.serve()
-        answer = Mcp(gateway).post(rpc("initialize", 0, refuse=True))
-        self.assertEqual(answered(answer)["error"]["message"], "no")
-        self.assert_eventually(lambda: not self.programs(gateway), "its process has ended")
-
     def test_a_program_that_reads_nothing(self):
         client = self.session()
         client.result("deaf")
@@ -427,49 +489,6 @@ class Ends(StdioCase):
         self.assertLess(rss, 40_000)
         got = events.messages()
         self.assertEqual([message["params"]["progress"] for message in got[:-1]], list(range(count)))
-
-    def test_stopping_leaves_nothing(self):
-        """First the end of the input, then SIGTERM, then SIGKILL; also for what a program has started."""
-        left = "left"
-        gateway = self.serve(stdio("demo", "session", "@FOLDER@/left", stop_grace="1500ms"), route())
-        polite, stubborn = Mcp(gateway), Mcp(gateway)
-        polite.begin()
-        stubborn.begin()
-        stubborn.result("stubborn")
-        family = descendants(gateway.process.pid)
-        polite.end()
-        self.assert_eventually((gateway.folder / left).exists, "it had the time to say that its input was closed")
-        self.assert_eventually(lambda: len(self.programs(gateway)) == 2, "the polite one has gone, the others run on")
-        stubborn.end()
-        self.assert_eventually(lambda: not self.programs(gateway), "both are gone")
-        polite.session = None
-        polite.begin()
-        self.assert_status(polite.post(rpc("about", 1)), 200)
-        family |= descendants(gateway.process.pid)
-        gateway.signal(15)
-        self.assertEqual(gateway.wait(), 0)
-        self.assertEqual((gateway.folder / left).read_text().count("closed"), 2)
-        self.assert_eventually(lambda: not alive(family), "no process is left")
-
-    def test_killed_gateway_leaves_nothing(self):
-        client = self.session()
-        client.result("stubborn")
-        family = descendants(client.gateway.process.pid)
-        client.gateway.process.kill()
-        self.assert_eventually(lambda: not alive(family), "no process is left", 20)
-
-    def test_restart_ends_streams_and_finishes_requests(self):
-        client = self.session(stdio(options={"max_processes": 2}), route())
-        go = self.file(client)
-        events = client.stream("GET")
-        running = client.stream(message=rpc("later", 1, file=str(go)))
-        text = (client.gateway.folder / "pilotlight.toml").read_text()
-        (client.gateway.folder / "pilotlight.toml").write_text(text.replace("max_processes = 2", "max_processes = 3"))
-        client.gateway.signal(1)
-        self.assertEqual(list(events), [])
-        go.touch()
-        self.assertEqual(running.messages()[-1]["result"], {"later": True})
-        self.assert_eventually(lambda: client.post(rpc("about", 3)).status == 404, "the session is gone")
 
 
 class Stateless(StdioCase):

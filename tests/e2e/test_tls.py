@@ -384,8 +384,8 @@ class Http(Tls):
     @classmethod
     def setUpClass(cls):
         web = {"service": "web", "https": "allow"}
-        routes = route("/", **web), route("/cached", cache=True, **web), route("/upgraded", upgrades=["websocket"], **web)
-        cls.share_secured(WEB[0], *routes)
+        upgraded = route("/upgraded", upgrades=["websocket"], **web)
+        cls.share_secured(*WEB, route("/cached", cache=True, **web), upgraded)
 
     def test_services_are_told_the_scheme(self):
         gateway = self.gateway

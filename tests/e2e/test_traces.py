@@ -296,23 +296,6 @@ class Collectors(Traced):
             self.assert_status(gateway.get("/show"), 200)
         self.assertEqual(gateway.stop(), 0)
 
-    def test_one_that_does_not_answer_fills_the_queue_and_no_more(self):
-        self.collector.gate.clear()
-        gateway = self.gateway(workers=1)
-
-        def flood():
-            with gateway.client() as client:
-                for _ in range(1200):
-                    self.assert_status(client.request("GET", "/make"), 200)
-
-        for _ in range(3):
-            flood()
-        self.assertGreater(self.lost(gateway, "queue_full"), 0)
-        self.collector.gate.set()
-        self.assert_eventually(
-            lambda: counted(self.metrics(gateway), "pilotlight_trace_spans_sent_total") > 5000, "nothing is sent again"
-        )
-
     def test_a_busy_one_gets_the_same_spans_again(self):
         self.collector.answers.extend([(503, [("Retry-After", "0")], b""), (429, [("Retry-After", "1")], b"")])
         gateway = self.gateway()
@@ -344,6 +327,25 @@ class Collectors(Traced):
         gateway = self.gateway()
         self.seen(gateway)
         self.assert_eventually(lambda: self.lost(gateway, "rejected") == 2, "nothing is counted")
+
+
+class SilentCollector(Traced):
+    def test_one_that_does_not_answer_fills_the_queue_and_no_more(self):
+        self.collector.gate.clear()
+        gateway = self.gateway(workers=1)
+
+        def flood():
+            with gateway.client() as client:
+                for _ in range(1200):
+                    self.assert_status(client.request("GET", "/make"), 200)
+
+        for _ in range(3):
+            flood()
+        self.assertGreater(self.lost(gateway, "queue_full"), 0)
+        self.collector.gate.set()
+        self.assert_eventually(
+            lambda: counted(self.metrics(gateway), "pilotlight_trace_spans_sent_total") > 5000, "nothing is sent again"
+        )
 
 
 class Exemplars(Traced):

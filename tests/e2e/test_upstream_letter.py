@@ -240,7 +240,6 @@ class Retries(Scripted):
         for number in range(4):
             self.assertEqual(gateway.get("/%d" % number).body, b"/%d" % number)
 
-
     def test_the_time_of_a_try_goes_on_in_the_next_one(self):
         """A kept connection is closed instead of an answer, and the next one is silent."""
 
@@ -261,7 +260,7 @@ class Retries(Scripted):
         self.assertEqual(script.connections, 2)
 
 
-class Silence(Scripted):
+class SilenceCase(Scripted):
     """`response_body_timeout`: a service that stops in the middle of an answer."""
 
     LIMIT = limits(response_body_timeout="1s")
@@ -289,6 +288,8 @@ class Silence(Scripted):
             with self.assertRaises(Cut):
                 client.answer()
 
+
+class Silence(SilenceCase):
     def test_an_answer_that_stops_is_cut(self):
         for raw in (self.LENGTH, self.CHUNKED):
             gateway, _, closed = self.stopping(raw, self.LIMIT)
@@ -320,6 +321,8 @@ class Silence(Scripted):
             with self.assertRaises(Cut):
                 client.answer("POST")
 
+
+class NoSilence(SilenceCase):
     def test_slow_is_not_silent(self):
         def handler(peer):
             peer.head()

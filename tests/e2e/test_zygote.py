@@ -1,5 +1,6 @@
 """Short cold starts: zygotes (`preload`) and frozen services (`freeze_after`) (issue 4, number 4)."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,11 +13,12 @@ from pathlib import Path
 from harness import (
     BINARY, DEMO, HERE, PYTHON, ROOT, Gateway, TestCase, alive, config, descendants, eventually, in_threads, route, service, setUpModule,
 )
+from load import THINK_TIME
+from test_operate import ADMIN, Unix
 
 __all__ = ["setUpModule"]
 
 SDK = str(ROOT / "sdk" / "python")
-ADMIN = '[admin]\nsocket = "@FOLDER@/admin.sock"\n'
 APP = """\
 import heavy, os, json
 def app(environ, start_response):
@@ -28,11 +30,9 @@ HEAVY = "import os, time\ntime.sleep(0.3)\nSTARTED, PID = time.monotonic(), os.g
 
 class Case(TestCase):
     def status(self, gateway, name="demo"):
-        done = subprocess.run(
-            [BINARY, "status", name, "--json", "--socket", str(gateway.folder / "admin.sock")], capture_output=True, text=True, timeout=20
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        with contextlib.closing(Unix(gateway.folder / "admin.sock")) as connection:
+            connection.request("GET", f"/services/{name}")
+            return json.loads(connection.getresponse().read())
 
     def command(self, gateway, *words):
         done = subprocess.run(
@@ -78,7 +78,7 @@ class Zygotes(Case):
 
         def load():
             with gateway.client() as client:
-                while not stop.is_set():
+                while not stop.wait(THINK_TIME):
                     answer = client.request("GET", "/")
                     (answers if answer.status == 200 else failures).append(answer)
 

@@ -24,8 +24,8 @@
 //! A field that is an `Option` is `None` where it is missing or null, and not sent while it is `None`. Any other field
 //! that is missing is an error that names it. Names that no field has are passed over.
 //!
-//! The examples stand where `pilotlight_redis` exports the macros. A macro is compiled for the machine that compiles, so
-//! an example here would compile the whole client a second time for it.
+//! The examples stand where `pilotlight_redis` exports the macros. A macro is compiled for the machine that compiles,
+//! so an example here would compile the whole client a second time for it.
 
 mod attributes;
 mod from_reply;

@@ -24,8 +24,8 @@ fn files(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Number of mutations that a test tries: 3,000, or `PROPTEST_CASES`. `make test` sets fewer; a million replaces a fuzzer
-/// where none is installed.
+/// Number of mutations that a test tries: 3,000, or `PROPTEST_CASES`. `make test` sets fewer; a million replaces a
+/// fuzzer where none is installed.
 pub(super) fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3_000)
 }
