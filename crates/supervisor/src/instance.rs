@@ -220,10 +220,11 @@ impl Instance {
         self.answered.load(SeqCst)
     }
 
-    /// Pipe: the service sent DRAIN (P-32). It gets no new exchanges; when its open ones are done every worker gets
-    /// [`WorkerEvent::Drain`](crate::WorkerEvent::Drain).
+    /// Pipe: the service sent DRAIN (P-32). When this returns, no new exchange is given to it any more; when its open
+    /// ones are done every worker gets [`WorkerEvent::Drain`](crate::WorkerEvent::Drain).
     pub fn announce_drain(&self) {
         if !self.drain_announced.swap(true, SeqCst) {
+            self.close_if_ready();
             self.notice(Notice::ServiceDrains { instance: self.id });
         }
     }
@@ -233,13 +234,7 @@ impl Instance {
     /// given to it any more.
     pub fn report_stuck(&self) {
         if !self.stuck.swap(true, SeqCst) {
-            // An error is another state than ready: it gets none as it is.
-            let _ = self.state.0.compare_exchange(
-                InstanceState::Ready as u8,
-                InstanceState::Draining as u8,
-                SeqCst,
-                SeqCst,
-            );
+            self.close_if_ready();
             self.notice(Notice::Stuck { instance: self.id });
         }
     }
@@ -273,16 +268,21 @@ impl Instance {
         self.health.get()
     }
 
-    /// Takes exchanges again, unless it was reported as stuck meanwhile.
+    /// Closes a ready instance to new exchanges. In every other state it takes none.
+    fn close_if_ready(&self) {
+        let (ready, draining) = (InstanceState::Ready as u8, InstanceState::Draining as u8);
+        let _ = self.state.0.compare_exchange(ready, draining, SeqCst, SeqCst);
+    }
+
+    /// Takes exchanges again, unless it was reported as stuck or has announced that it drains.
     pub(crate) fn reopen(&self) {
         self.set_state(InstanceState::Ready);
-        if self.stuck.load(SeqCst) {
+        if self.stuck.load(SeqCst) || self.drain_announced.load(SeqCst) {
             self.set_state(InstanceState::Draining);
         }
     }
 
-    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) of the worker that
-    /// announced it leads to another instance.
+    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) leads to another instance.
     #[must_use]
     pub fn drain_announced(&self) -> bool {
         self.drain_announced.load(SeqCst)
