@@ -131,6 +131,16 @@ def stale_names():
         yield f"tests/slow.txt:{lines.index(test) + 1}: no test of [{suite}] has this name (renamed, moved?): {test}"
 
 
+def stale_classes():
+    """Lists the names in LONGEST of tests/e2e/conftest.py that no file or class of the end-to-end tests has."""
+    folder = ROOT / "tests" / "e2e"
+    for name in re.search(r'LONGEST = """(.*?)"""', (folder / "conftest.py").read_text(), re.S)[1].split():
+        file, _, own = name.partition("::")
+        text = (folder / file).read_text() if (folder / file).exists() else ""
+        if not re.search(rf"^class {own}\b", text, re.M):
+            yield f"tests/e2e/conftest.py: no class in tests/e2e has this name (renamed, moved?): {name}"
+
+
 def look():
     """What is untidy beyond excuse, and what is as it is."""
     wrong = []
@@ -162,6 +172,7 @@ def look():
     wrong += [f"ARCHITECTURE.md: an arrow {a} → {b}, which Cargo.toml does not have" for a, b in sorted(drawn - real)]
     wrong += decisions()
     wrong += stale_names()
+    wrong += stale_classes()
     return wrong, known
 
 
