@@ -124,6 +124,10 @@ class TestCase(unittest.TestCase):
         self.assert_eventually(found, f"the output of the gateway does not match {pattern}")
         return found()
 
+    def assert_logged(self, gateway, text):
+        """Waits until the gateway's output has this text: a thread of the gateway writes it, and one of ours reads it."""
+        self.assert_eventually(lambda: text in gateway.output(), f"{text!r} is not in the log", 30)
+
     def assert_status(self, answer, status):
         self.assertEqual(answer.status, status, answer)
 

@@ -106,7 +106,7 @@ class Http01(Acme):
         kept.write_bytes(b"-----BEGIN CERTIFICATE-----\nMIIB\xff")
         self.start(gateway)
         first = self.eventually_page("app.example.org", tls, pebble.issued_by())
-        self.assertIn("what is stored cannot be used", gateway.output())
+        self.assert_logged(gateway, "what is stored cannot be used")
         [account] = accounts.iterdir()
         whole = json.loads(account.read_text())
         config_text = gateway._config
@@ -120,7 +120,7 @@ class Http01(Acme):
             gateway.stop()
             gateway = self.start(again)
             first = self.eventually_page("app.example.org", tls, pebble.issued_by(), other_than=first)
-            self.assertIn("the stored ACME account is corrupt", gateway.output())
+            self.assert_logged(gateway, "the stored ACME account is corrupt")
 
     def test_what_cannot_be_kept_is_used_and_not_ordered_again(self):
         pebble, http, tls = self.pebble()

@@ -97,7 +97,7 @@ class Forged(TestCase):
         self.assertIn("\\u{2066}\\u{200b}\\u{2028}\\u{2029}\\u{e0041} end", text)
         # What a service prints is lines: one that begins with FORGED is its own, and says whose it is.
         self.assertIn("web#1 | FORGED line", text)
-        self.assert_eventually(lambda: "latin \\xf6\\xff end" in gateway.output(), "it is not in the log", 30)
+        self.assert_logged(gateway, "latin \\xf6\\xff end")
         self.assert_clean(gateway.output())
 
     def test_reset_texts(self):
@@ -422,7 +422,7 @@ class EmptyFiles(TestCase):
         seen = gateway.output().count("not reloaded")
         gateway.signal(signal.SIGHUP)
         self.assert_eventually(lambda: gateway.output().count("not reloaded") > seen, "SIGHUP is not answered in the log")
-        self.assertIn("pilotlight reload --force", gateway.output())
+        self.assert_logged(gateway, "pilotlight reload --force")
         self.assert_status(gateway.get("/pid"), 200)
         # Fewer of them is a change like any other, and so is none if that is said aloud.
         file.write_text(whole + service("other") + route("/other", "other"))

@@ -391,7 +391,7 @@ class Seen(FilesCase):
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn("/zero.txt below", told.stdout)
         self.assertIn("fallback  index.html", told.stdout)
-        self.assertIn(f"files in {self.root}", gateway.output())
+        self.assert_logged(gateway, f"files in {self.root}")
 
 
 if __name__ == "__main__":

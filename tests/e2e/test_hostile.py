@@ -327,7 +327,7 @@ class OwnConnections(Scripted):
     def test_those_that_wait_are_counted(self):
         """The old limits.queue is the default of queue.max, which holds for the wait for an own connection, too."""
         gateway = self.pipe_gateway("mute", limits(queue=2, response_timeout="5s"))
-        self.assertIn("`limits.queue` has become a setting of each service", gateway.output())
+        self.assert_logged(gateway, "`limits.queue` has become a setting of each service")
         gateway.get("/")
         answers = in_threads(8, lambda _: gateway.request("POST", "/", body=self.BODY, timeout=30))
         self.assertIn(503, [answer.status for answer in answers])

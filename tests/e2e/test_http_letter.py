@@ -795,7 +795,7 @@ class Strangers(Letter):
                             self.ended(client)
                     self.assertTrue(eventually(lambda: f"a client speaks {name}" in gateway.output()), gateway.output())  # noqa: B023
                     self.assertEqual(gateway.output().count("a client speaks"), 1)
-                    self.assertIn("127.0.0.1", gateway.output())
+                    self.assert_logged(gateway, "127.0.0.1")
                     self.assertEqual(script.heads, [])
                     self.assert_status(gateway.get("/"), 200)
 

@@ -272,7 +272,7 @@ class Keys(TokenCase):
         self.assert_problem(answer, 503)
         self.assertEqual((answer.get("retry-after"), self.origin.seen), ("5", []))
         self.assertEqual(self.refused(gateway, "/", "keys"), 1)
-        self.assertIn("requests that need them get 503 until there are", gateway.output())
+        self.assert_logged(gateway, "requests that need them get 503 until there are")
         self.assert_status(self.get(gateway, "/show"), 401)
         self.assertIn("no connection to 127.0.0.1", self.status(gateway)["error"])
         with KeyServer(self.issuer, port=server.server_address[1]):

@@ -165,6 +165,7 @@ class Journal(Logs):
             return all(self.status(gateway)[name] for name in both)
 
         self.assertTrue(eventually(all_dropped, 30), "nothing is dropped")
+        self.assert_logged(gateway, "the gateway's log cannot be written")
         self.assertEqual(len(re.findall("the gateway's log cannot be written", gateway.output())), 1, gateway.output())
         journal.start()
         back = lambda: gateway.get("/3") and journal.find(MESSAGE="asked for /3")  # noqa: E731
@@ -285,6 +286,7 @@ class Lines(Logs):
         self.assertEqual(ready["instance"], 1)
         gateway.signal(signal.SIGTERM)
         gateway.wait()
+        self.assert_logged(gateway, "told to end (SIGTERM), stopping")
         stopping = [line for line in parsed() if line["message"].startswith("told to end (SIGTERM), stopping")]
         self.assertEqual(len(stopping), 1, gateway.output())
 

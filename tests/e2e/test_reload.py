@@ -154,7 +154,7 @@ class ByDifference(Reloading):
         why = self.reload(gateway, pool(), route(service="pol"), code=2)
         self.assertIn("pilotlight.toml", why)
         self.assertIn("pool", why)  # did you mean
-        self.assert_eventually(lambda: "not reloaded" in gateway.output(), "it is not in the log", 30)
+        self.assert_logged(gateway, "not reloaded")
         self.assertEqual(self.pid(gateway), pid)
         # By signal it is in the log.
         self.write(gateway, text="listen = 7\n")
@@ -176,7 +176,7 @@ class ByDifference(Reloading):
         fields = [(f"x-{n}", "1") for n in range(9)]
         self.assertEqual(old.request("GET", "/pid", fields).status, 200)
         self.assertEqual(gateway.get("/pid", fields).status, 431)
-        self.assert_eventually(lambda: "`workers` has changed" in gateway.output(), "it is not in the log", 30)
+        self.assert_logged(gateway, "`workers` has changed")
 
     def test_a_service_that_does_not_start_as_changed_goes_on_as_it_was(self):
         gateway = self.begin(pool(), route(service="pool"))

@@ -205,7 +205,7 @@ class Recycle(TestCase):
             self.assert_eventually(lambda: len(load.bodies()) >= wanted, "no instance was replaced", 30)
         self.assertEqual(load.errors, [])
         self.assert_eventually(lambda: len(running(gateway)) == 1, "an instance that was replaced is still there")
-        self.assert_eventually(lambda: "to be replaced" in gateway.output(), "it is not in the log", 30)
+        self.assert_logged(gateway, "to be replaced")
         return load
 
     def test_by_requests(self):
@@ -260,7 +260,7 @@ class Stuck(TestCase):
             self.assertIn(old, running(gateway))
             self.assertEqual(b"".join(pieces).count(b"\n"), 8, "the other request was cut")
         self.assert_eventually(lambda: old not in running(gateway), "the stuck instance is still there", 20)
-        self.assert_eventually(lambda: "max_request_time" in gateway.output(), "it is not in the log", 30)
+        self.assert_logged(gateway, "max_request_time")
         self.assertEqual(gateway.get("/pid").body.decode(), new)
 
     def test_every_place_stuck_and_the_service_goes_on(self):

@@ -185,7 +185,7 @@ class Changes(Scheduled):
         self.assertIsNone(gateway.process.poll())
         (gateway.folder / "go").touch()
         self.assertEqual(gateway.wait(), 0)
-        self.assertIn("the run of a schedule is over", gateway.output())
+        self.assert_logged(gateway, "the run of a schedule is over")
 
 
 class Upgrade(Upgrading):

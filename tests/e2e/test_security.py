@@ -246,7 +246,7 @@ class Sandbox(Security):
         self.assertEqual(bounds["processes"], "mount namespace")
         code = "result = sorted(int(name) for name in os.listdir('/proc') if name.isdigit())"
         self.assertEqual(self.result(self.run_in(gateway, code)), [self.result(self.run_in(gateway, "result = os.getpid()"))])
-        self.assertIn("its sandbox is in force: files by", gateway.output())
+        self.assert_logged(gateway, "its sandbox is in force: files by")
         shown = subprocess.run(
             [BINARY, "status", "intruder", "--socket", gateway.folder / "admin.sock"], capture_output=True, text=True, timeout=20
         )
@@ -435,7 +435,7 @@ class PipeConnections(Security):
         self.assertEqual(self.result(self.run_in(gateway, "result = 1")), 1)
         services = {one["name"]: one for one in self.status(gateway)["services"]}
         self.assertEqual(services["other"]["failed_starts"], 0)
-        self.assertIn("have not sent HELLO", gateway.output())
+        self.assert_logged(gateway, "have not sent HELLO")
 
     def test_nor_do_those_of_daemons(self):
         gateway = self.gateway(self.intruder(limits={"open_files": 1024}, stop_grace="1s"), self.intruder("other"))

@@ -237,7 +237,7 @@ class Failing(ServersCase):
         for one in threads:
             one.join()
         self.assertEqual(failed, [])
-        self.assertIn("left out", gateway.output())
+        self.assert_logged(gateway, "left out")
 
     def test_it_comes_back(self):
         servers = self.servers("ab")
@@ -323,11 +323,11 @@ class HealthRequests(ServersCase):
         sick.ask("/?sick=yes")
         self.assertTrue(eventually(lambda: self.state(gateway, sick) == "unhealthy", 20))
         self.assertEqual(set(self.names(gateway, 40)), {"b"})
-        self.assertIn("not healthy: it answered GET /health with status 503", gateway.output())
+        self.assert_logged(gateway, "not healthy: it answered GET /health with status 503")
         sick.ask("/?sick=no")
         self.assertTrue(eventually(lambda: self.state(gateway, sick) == "in", 20))
         self.assertEqual(set(self.names(gateway, 40)), {"a", "b"})
-        self.assertIn("gets requests again", gateway.output())
+        self.assert_logged(gateway, "gets requests again")
 
     def test_one_that_is_gone_is_found_and_found_again(self):
         gone, _ = servers = self.servers("ab")

@@ -82,7 +82,7 @@ class Addresses(NamesCase):
         self.assert_has(gateway, *servers)
         self.dns.stop()
         self.assert_eventually(lambda: self.name(gateway)["error"] is not None, "it is said", 20)
-        self.assertIn("the last answer counts", gateway.output())
+        self.assert_logged(gateway, "the last answer counts")
         self.assertEqual(set(self.names(gateway, 40)), {"at2", "at3"})
         command = [str(BINARY), "status", "demo", "--socket", str(gateway.folder / "admin.sock")]
         told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -94,7 +94,7 @@ class Addresses(NamesCase):
         self.dns.serve({"app.test": ["127.0.0.3"]})
         self.assert_has(gateway, servers[1])
         self.assertIsNone(self.name(gateway)["error"])
-        self.assertIn("the DNS answers again", gateway.output())
+        self.assert_logged(gateway, "the DNS answers again")
         lookups = self.metric(gateway, "pilotlight_service_name_lookups_total")
         label = f'service="demo",name="app.test:{port}",outcome='
         self.assertGreater(lookups[label + '"failed"'], 0)

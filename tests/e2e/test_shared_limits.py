@@ -240,11 +240,13 @@ class Away(SharedCase):
         self.assertEqual(self.statuses([b], 5), [200] * 3 + [429] * 2)
         for gateway in gateways:
             self.assertEqual([self.fresh(gateway) for _ in range(20)], [200] * 20)
+            self.assert_logged(gateway, "cache.redis does not count")
             self.assertEqual(gateway.output().count("cache.redis does not count"), 1, gateway.output())
             self.assertIn("held by this gateway alone", self.command(gateway, "status"))
         server.start()
         for gateway in gateways:
             self.until_counted(gateway)
+            self.assert_logged(gateway, "cache.redis counts again")
             self.assertEqual(gateway.output().count("cache.redis counts again"), 1, gateway.output())
         # Its data are lost, and what gateways have counted is not.
         self.assertEqual(self.statuses(gateways, 4), [429] * 4)

@@ -347,7 +347,7 @@ class Ends(StdioCase):
         self.assertIn("the program ended (exit status: 7)", error["error"]["message"])
         self.assertEqual([message["error"]["code"] for message in waiting.messages()], [-32000])
         self.error(client.post(rpc("about", 5)), 404, "exit status: 7")
-        self.assertIn("I die", client.gateway.output())
+        self.assert_logged(client.gateway, "I die")
         self.assert_status(client.gateway.request("GET", "/", client.fields()), 404)
         client.session = None
         self.assert_status(client.begin(), 200)
@@ -357,8 +357,8 @@ class Ends(StdioCase):
         self.assertEqual(client.call("noise")["result"], {"noise": True})
         said = "what is no message"
         self.assert_eventually(lambda: client.gateway.output().count(said) == 2, client.gateway.output())
-        self.assertIn("this is no JSON", client.gateway.output())
-        self.assertIn("and this is on the standard error", client.gateway.output())
+        self.assert_logged(client.gateway, "this is no JSON")
+        self.assert_logged(client.gateway, "and this is on the standard error")
 
     def test_a_program_that_cannot_be_started(self):
         gateway = self.serve(service("demo", ["/bin/sh", "-c", "exit 5"], transport="stdio", dir="@FOLDER@"), route())

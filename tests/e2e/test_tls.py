@@ -642,7 +642,7 @@ class Changes(Tls):
         (gateway.folder / "server.pem").write_text("broken")
         self.assert_eventually(lambda: "cannot be used" in gateway.output(), "nothing is said of it", 20)
         self.assertEqual(number(), second)
-        self.assertIn("there is no certificate in it", gateway.output())
+        self.assert_logged(gateway, "there is no certificate in it")
         self.assert_status(SecureClient(open_one).request("GET", "/show"), 200)
 
     def test_a_reload_changes_certificates_and_listeners(self):

@@ -103,7 +103,7 @@ class Zygotes(Case):
         self.assertIn("`heavy` has left the thread poller", self.status(gateway)["zygote"]["reason"])
         answer = self.assert_json(gateway.get("/"))
         self.assertEqual(answer["parent"], answer["pid"], "started in the ordinary way")
-        self.assert_eventually(lambda: "has left the thread poller" in gateway.output(), "it is not in the log", 30)
+        self.assert_logged(gateway, "has left the thread poller")
 
     def test_the_demo_passes_through_a_fork(self):
         gateway = self.gateway(argv=DEMO, modules=["json"])
