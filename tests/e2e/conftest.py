@@ -13,8 +13,8 @@ compileall.compile_dir(TESTS.parent / "sdk" / "python" / "pilotlight", quiet=2)
 
 pytest_plugins = ["skips"]
 
-# Files and classes that took more than 12 seconds when all ran, the longest first. The lab has the first five, which are
-# a suite of their own. The next four were not measured: they need programs that a machine may lack.
+# Files and classes that took more than 12 seconds when all ran, the longest first. The first five are of the lab, which
+# is a suite of its own. The next four were not measured: they need programs that a machine may lack.
 LONGEST = """
 test_lab_report.py::Report
 test_lab.py::Lab

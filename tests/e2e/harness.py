@@ -125,7 +125,7 @@ class TestCase(unittest.TestCase):
         return found()
 
     def assert_logged(self, gateway, text):
-        """Waits until the gateway's output has this text: a thread of the gateway writes it, and one of ours reads it."""
+        """Waits until the gateway's output has this text: it may answer a request before it writes the line."""
         self.assert_eventually(lambda: text in gateway.output(), f"{text!r} is not in the log", 30)
 
     def assert_status(self, answer, status):
