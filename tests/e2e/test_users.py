@@ -63,7 +63,8 @@ class DocumentTest(UsersTest):
         host, port = users.address
         schemathesis = installed(Path(sys.executable).with_name("st"), "schemathesis")
         # Positive, negative and stateful cases; every check that the tool has.
-        command = [schemathesis, "run", f"http://{host}:{port}/openapi.json", "--max-examples", "25", "--seed", "7", "--no-color"]
+        command = [schemathesis, "run", f"http://{host}:{port}/openapi.json", "--max-examples", "25", "--seed", "7"]
+        command += ["--no-color"]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stdout[-8000:] + done.stderr[-2000:])
         self.assertIn("5 selected / 5 total", done.stdout)

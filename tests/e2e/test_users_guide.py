@@ -1,4 +1,4 @@
-"""The commands of docs/guide/users-service.md, as they stand there, but on free ports and with the binaries under test."""
+"""The commands of docs/guide/users-service.md, as they stand there, on free ports and with the binaries under test."""
 
 import re
 import shlex

@@ -32,7 +32,8 @@ def encode(data):
 
 
 def openssl(*arguments, given=None):
-    return subprocess.run([program("openssl"), *map(str, arguments)], input=given, capture_output=True, check=True).stdout
+    command = [program("openssl"), *map(str, arguments)]
+    return subprocess.run(command, input=given, capture_output=True, check=True).stdout
 
 
 class Issuer:

@@ -282,7 +282,8 @@ impl Instance {
         }
     }
 
-    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) leads to another instance.
+    /// Whether the service has sent DRAIN. The next [`Service::ready`](crate::Service::ready) leads to another
+    /// instance.
     #[must_use]
     pub fn drain_announced(&self) -> bool {
         self.drain_announced.load(SeqCst)
