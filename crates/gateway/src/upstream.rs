@@ -156,6 +156,13 @@ pub(crate) enum SendError {
     Start(StartError),
 }
 
+impl SendError {
+    /// Whether the service closed or broke the connection.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Self::Upstream(UpstreamError::Closed { .. }))
+    }
+}
+
 impl From<UpstreamError> for SendError {
     fn from(error: UpstreamError) -> Self {
         Self::Upstream(error)

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use pilotlight_supervisor::{Ended, Instance};
@@ -16,6 +16,10 @@ use super::{Delivery, SendError, UpstreamError, closed};
 use crate::deadline::Deadline;
 use crate::outbound::Outbound;
 use crate::request_body::BodyError;
+
+/// How long an instance that has never answered may take to exit after its connection has broken. A process that dies
+/// closes its sockets first; if it exits within this time, the request failed because the service did not start.
+const MAX_EXIT_NOTICE: Duration = Duration::from_millis(250);
 
 /// An exchange with an HTTP service, whose response has not begun.
 pub(super) trait Awaited {
@@ -130,15 +134,30 @@ impl FirstByte {
     ) -> impl Future<Output = Result<E::Head, SendError>> {
         // Until its first response an instance is starting, and its end is a failed start.
         let mut ended = from.instance.filter(|instance| !instance.answered()).map(|it| Box::pin(it.ended()));
+        let mut broken = None;
         poll_fn(move |cx| {
-            if let Poll::Ready(head) = exchange.poll_head(cx, from.pool, from.outbound) {
-                return Poll::Ready(head);
+            if broken.is_none()
+                && let Poll::Ready(head) = exchange.poll_head(cx, from.pool, from.outbound)
+            {
+                match head {
+                    Err(error) if ended.is_some() && error.is_closed() => {
+                        self.deadline.set_or_clear(Some(MAX_EXIT_NOTICE.min(self.left().unwrap_or(MAX_EXIT_NOTICE))));
+                        broken = Some(error);
+                    }
+                    head => return Poll::Ready(head),
+                }
             }
             // A process that dies with the connection still in its socket's queue closes nothing.
             if let Some(exit) = &mut ended
                 && let Poll::Ready(end) = exit.as_mut().poll(cx)
             {
                 return Poll::Ready(Err(start_failed(from.service, end)));
+            }
+            if broken.is_some() {
+                ready!(self.deadline.poll(cx));
+            }
+            if let Some(error) = broken.take() {
+                return Poll::Ready(Err(error));
             }
             self.turn(exchange.waits_for_client(), exchange.take_moved());
             self.poll_over(cx).map(|()| Err(self.over_for(from.service)))
