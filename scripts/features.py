@@ -3,7 +3,7 @@
 where it says so. A warning is a failure.
 
     features.py             with the compiler at hand, without what compiles aws-lc, which is minutes of C
-    features.py --every     likewise with aws-lc
+    features.py --every     the same with aws-lc
     features.py --oldest    with the Rust that `rust-version` names, the default and all features only; it is installed
                             by rustup below target-tools. Crates without std are compiled for a processor without any.
 """

@@ -27,7 +27,7 @@ have() {
   done
 }
 
-# The workspace, and packages that are not part of it. (A workspace without a package of its own needs --all.)
+# The workspace, and packages that are not part of it. (A workspace whose root is no package needs --all.)
 rustfmt_() {
   local manifest
   cargo fmt --all --check
@@ -121,7 +121,7 @@ case "${1:-}" in
     ;;
 esac
 
-# Every step is taken; those that failed are listed at the end. (A shell of its own, as `set -e` is ignored in a condition.)
+# Runs every step, and lists at the end those that failed. (In a subshell, because `set -e` is ignored in a condition.)
 failed=()
 for step; do
   is_step "$step" || {

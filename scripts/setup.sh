@@ -36,7 +36,7 @@ need() {
   packages+=("$2")
 }
 
-# need_file FILE PACKAGE PURPOSE: likewise for a file.
+# need_file FILE PACKAGE PURPOSE: notes the system package of a file that is missing.
 need_file() {
   [ -e "$1" ] && return
   say "$1 is missing ($3)"

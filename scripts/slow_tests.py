@@ -11,7 +11,7 @@ import tests_in_sources
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "tests" / "slow.txt"
-# Seconds of wall time; beside three other tests on two cores.
+# Seconds of wall time on two cores, with three other tests running.
 LIMITS_S = {"end to end": 1.0, "rust": 1.5}
 HEAD = f"""\
 # What `make test` leaves out: tests that took longer than {LIMITS_S["end to end"]:g} s (end to end) or {LIMITS_S["rust"]:g} s (Rust). `make test-all` runs them.

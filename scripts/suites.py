@@ -26,7 +26,7 @@ NOT_BY_FETCH = ("answer-trailers", "shared-echo", "trailers", "echo")
 JAVA = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # End-to-end tests, and transcripts, mostly wait: for processes to start, for limits to pass, for servers to notice.
 AT_ONCE = 4
-# Each transcript of the gateway has a gateway of its own, which waits nearly all the time.
+# Each transcript of the gateway starts a gateway, which waits nearly all the time.
 GATEWAYS_AT_ONCE = 8
 # Examples that tests run; cargo builds the others for clippy only.
 EXAMPLES = {"test": ("demo", "stub", "enter"), "all": ("demo", "stub", "enter", "report_fixture")}
@@ -42,7 +42,7 @@ WITH_REDIS = " + ".join(
         "users": "bin",
     }.items()
 )
-# Files of end-to-end tests that have a suite of their own.
+# Files of end-to-end tests that other suites run.
 LAB = ("test_lab*.py", "test_users_lab.py")
 APART = (*LAB, "test_testssl.py", "test_wordpress.py")
 

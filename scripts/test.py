@@ -138,7 +138,7 @@ def of_lines(text):
 
 
 class Run:
-    """Runs suites in lanes, then one by one those that may not have another one beside them."""
+    """Runs suites in lanes, then one by one those that have to run alone."""
 
     def __init__(self, chosen, environment):
         self.environment = environment
