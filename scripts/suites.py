@@ -26,6 +26,8 @@ NOT_BY_FETCH = ("answer-trailers", "shared-echo", "trailers", "echo")
 JAVA = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # End-to-end tests, and transcripts, mostly wait: for processes to start, for limits to pass, for servers to notice.
 AT_ONCE = 4
+# Tests in Rust of the ring `all`: many start a cluster of six servers, which do not agree in time where more of them run.
+SERVERS_AT_ONCE = 3
 # Each transcript of the gateway starts a gateway, which waits nearly all the time.
 GATEWAYS_AT_ONCE = 8
 # Examples that tests run; cargo builds the others for clippy only.
@@ -157,7 +159,8 @@ def rust(ring):
     junit = ROOT / "target" / "nextest" / "default" / "junit.xml"
     command = [NEXTEST, "nextest", "run", "--tests"]
     if ring != "test":
-        return Suite("rust", [*command, "--workspace"], ring="test", junit=junit)
+        threads = ("--test-threads", str(SERVERS_AT_ONCE))
+        return Suite("rust", [*command, "--workspace", *threads], ring="test", junit=junit)
     chosen = slow_tests.nextest_filter(slow_tests.read().get("rust", []))
     if not has_redis():
         chosen = f"({chosen}) - ({WITH_REDIS})"

@@ -12,7 +12,7 @@ use crate::wait::{EVERY, Look, until};
 use std::time::{Duration, Instant};
 
 /// How long nodes have to agree after a change.
-const AGREE_LIMIT: Duration = Duration::from_secs(20);
+const AGREE_LIMIT: Duration = Duration::from_secs(60);
 /// Tests measure from a promotion on.
 const PROMOTION_EVERY: Duration = Duration::from_millis(1);
 

@@ -13,7 +13,7 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const DOWN_AFTER_MS: u32 = 500;
 const FAILOVER_TIMEOUT_MS: u32 = 3_000;
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 /// After this time a failover is requested once more.
 const RETRY: Duration = Duration::from_secs(8);
 /// Sentinels look around every 1, 2 and 10 seconds by default; Redis 7 lets tests hurry them while they find each
