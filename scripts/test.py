@@ -30,9 +30,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 
-import slow_tests
-import suites
-from suites import RESULTS, ROOT, Suite, slug
+if sys.version_info < (3, 11):
+    sys.exit(f"test.py: Python 3.11 or later is needed, and this is {sys.version.split()[0]}")
+
+import slow_tests  # noqa: E402
+import suites  # noqa: E402
+from suites import RESULTS, ROOT, Suite, slug  # noqa: E402
 
 PAGE = ROOT / "docs" / "internals" / "testing.md"
 LANES = 2
