@@ -1,9 +1,12 @@
 //! CPU time and memory of processes, from /proc (Linux).
 
-use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::Context as _;
+
+/// How long a process may take to begin another program while it is asked for its environment.
+const EXEC_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A process as the table of processes has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +58,33 @@ pub fn executable(pid: u32) -> Option<std::path::PathBuf> {
 pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
     let wanted = format!("{name}={value}");
     let has = |process: &Process| {
-        let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+        environment(process.pid).split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
     };
     processes().iter().filter(|process| has(process)).map(|process| process.pid).collect()
+}
+
+/// What a process was started with, as in `/proc/PID/environ`. Empty if it may not be read.
+///
+/// While a process begins another program it has no environment, or ends in the middle of one that is being read; it is
+/// waited for, [`EXEC_TIMEOUT`] at most.
+fn environment(pid: u32) -> Vec<u8> {
+    let deadline = Instant::now() + EXEC_TIMEOUT;
+    loop {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        if environment.ends_with(b"\0") || is_bare(pid) || Instant::now() > deadline {
+            return environment;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether its environment is empty, or it has none: it has ended, or is a thread of the kernel.
+fn is_bare(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    // proc_pid_stat(5): fields 23, 26, which Linux fills in last when a program begins, 50 and 51.
+    let [memory, code, begin, end] = [20, 23, 47, 48].map(|index| fields.get(index).copied().unwrap_or("0"));
+    memory == "0" || code != "0" && begin == end
 }
 
 /// CPU time that the threads of these processes have used so far, in nanoseconds. Threads that have ended do not count.
@@ -197,6 +223,17 @@ mod tests {
         drop(child.stdin.take());
         child.wait().expect("it ends at the end of its input");
         assert_eq!(with_variable("LAB_TEST_MARK", "a b"), [0_u32; 0]);
+    }
+
+    #[test]
+    fn a_process_that_executes_programs_all_the_time_is_found_each_time() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec sh -c \"$0\" \"$0\"", "exec sh -c \"$0\" \"$0\""]);
+        let mut child = command.env("LAB_TEST_EXEC", "1").spawn().expect("sh");
+        let missed = (0..200).filter(|_| with_variable("LAB_TEST_EXEC", "1") != [child.id()]).count();
+        child.kill().expect("it runs for ever");
+        child.wait().expect("it was killed");
+        assert_eq!(missed, 0);
     }
 
     #[test]
