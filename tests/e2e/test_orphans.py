@@ -133,6 +133,21 @@ class Daemons(Case):
         self.command(gateway, "stop", "demo")
         self.assert_eventually(lambda: not any(there() for _ in range(20)), "it runs on", LIMIT)
 
+    def test_one_that_executes_programs_all_the_time(self):
+        """While a process begins another program its environment cannot be read."""
+        name = self.session.replace(" ", "-")
+        again = """'exec sh -c "$0" "$0" "$1"'"""
+        loop = f"setsid sh -c {again} {again} {name} >/dev/null 2>&1 &"
+        gateway = self.gateway(service(argv=["/bin/sh", "-c", f"{loop} {loop} exec {' '.join(DEMO)}"]), route())
+        there = lambda: [pid for pid, (_, _, line) in processes().items() if line.endswith(f" {name}") and "exec sh" in line]  # noqa: E731
+        for _ in range(5):
+            started = lambda: gateway.get("/pid", timeout=LIMIT).status == 200  # noqa: E731
+            self.assert_eventually(started, "it is not started again", LIMIT)
+            self.assert_eventually(there, "it was not started", LIMIT)
+            self.assert_status(gateway.get("/crash", timeout=LIMIT), 502)
+        self.command(gateway, "stop", "demo")
+        self.assert_eventually(lambda: not any(there() for _ in range(20)), "it runs on", LIMIT)
+
     def test_an_instance_that_was_forked_by_a_zygote(self):
         """Its daemon is a fork that executes nothing, so /proc shows the environment of the zygote."""
         app = (

@@ -23,7 +23,7 @@ pub(crate) use spawn::LISTEN_FD;
 
 use crate::fd_message::{self, Inbox};
 use crate::isolation::Bounds;
-use crate::limits::MAX_STRAYS;
+use crate::limits::{EXEC_LOOK, LATE_EXEC_LOOK, MAX_EXEC_LOOKS, MAX_STRAYS};
 use crate::processes;
 use crate::runtime::Order;
 use families::{Families, Leaders};
@@ -36,6 +36,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::ExitCode;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
 
 /// Runs the guardian. To be called first thing by the program named in
 /// [`SupervisorOptions::guardian`](crate::SupervisorOptions::guardian), before it starts any thread.
@@ -60,7 +61,7 @@ fn run() -> io::Result<()> {
     let (strays, bounds) = (VecDeque::new(), Bounds::default());
     let families = Families::default();
     let mut guardian = Guardian { pids: HashMap::new(), leaders: HashMap::new(), strays, bounds, families };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let served = runtime.block_on(guardian.serve(socket));
     drop(runtime);
     // Whatever ended the service of the socket, what was started must end.
@@ -111,6 +112,7 @@ impl Guardian {
                     Err(error) => return Err(error),
                 },
                 _ = children.recv() => {}
+                () = sleep(LATE_EXEC_LOOK), if self.families.is_unsettled() => {}
             }
             self.reap(&socket).await?;
         }
@@ -189,12 +191,24 @@ impl Guardian {
             signal_group(pid, Signal::KILL);
             let limit = self.bounds.ended(id);
             self.families.ended(&leader);
-            self.families.sweep(&self.leaders); // before anybody hears that it has ended
+            self.sweep().await; // before anybody hears that it has ended
             fd_message::send(socket, &FromGuardian::Exited { id, code, signal, limit }, &[]).await?;
         }
         self.bounds.sweep();
         self.families.sweep(&self.leaders);
         Ok(())
+    }
+
+    /// Kills what instances that have ended have left. Waits a moment for what cannot be told yet; if that is too short,
+    /// [`serve`](Self::serve) looks again.
+    async fn sweep(&mut self) {
+        for _ in 0..MAX_EXEC_LOOKS {
+            self.families.sweep(&self.leaders);
+            if !self.families.is_unsettled() {
+                return;
+            }
+            sleep(EXEC_LOOK).await;
+        }
     }
 
     fn kill_groups(&mut self) {

@@ -49,6 +49,13 @@ pub const MAX_STRAYS: usize = 256;
 pub const ZYGOTE_GRACE: Duration = Duration::from_secs(2);
 /// What one zygote has said and the supervisor not heard yet; beyond it the zygote waits.
 pub const MAX_ZYGOTE_EVENTS: usize = 64;
+/// How soon the guardian looks again at a process that was beginning another program, before it reports the end of the
+/// instance that it may belong to.
+pub const EXEC_LOOK: Duration = Duration::from_millis(1);
+/// How many such looks a report waits for.
+pub const MAX_EXEC_LOOKS: usize = 20;
+/// How soon it looks again after that, until the program has begun.
+pub const LATE_EXEC_LOOK: Duration = Duration::from_millis(20);
 /// Messages waiting for the guardian's socket; beyond it a start fails, a signal is sent again by its timer.
 pub const MAX_GUARDIAN_QUEUE: usize = 1024;
 /// Backlog of the sockets that HTTP services inherit, and of the pipe's.
@@ -94,4 +101,4 @@ pub const MAX_REPORT: u64 = 64 * 1024;
 /// kept their environment.
 pub const MAX_FAMILY: usize = 4096;
 /// Bytes of a process's environment that are searched for what it belongs to.
-pub const MAX_ENVIRONMENT: u64 = 4 * 1024 * 1024;
+pub const MAX_ENVIRONMENT: usize = 4 * 1024 * 1024;

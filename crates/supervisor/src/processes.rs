@@ -12,6 +12,9 @@ pub(crate) struct Stat {
     pub(crate) start: u64,
     /// It has ended and is not buried yet.
     pub(crate) has_ended: bool,
+    /// Its environment is empty, or it has none: it has ended, or is a thread of the kernel. While the system puts
+    /// another program in its place, its environment reads as empty and this is false.
+    pub(crate) is_bare: bool,
 }
 
 /// The user that this process runs as.
@@ -97,7 +100,11 @@ fn parsed(stat: &[u8]) -> Option<Stat> {
     let has_ended = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok()?;
     let start = fields.nth(17)?.parse().ok()?; // field 22, after 3 and 4
-    Some(Stat { parent, start, has_ended })
+    let has_memory = fields.next()? != "0"; // 23
+    // 26, 50 and 51: where its code begins, which Linux fills in last, and where its environment is.
+    let (has_begun, environment) = (fields.nth(2)? != "0", [fields.nth(23)?, fields.next()?]);
+    let is_bare = !has_memory || has_begun && environment[0] == environment[1];
+    Some(Stat { parent, start, has_ended, is_bare })
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -131,13 +138,21 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let rest = "5 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
-        let line = format!("12 (a) S 1 2) S 7 {rest}\n");
-        assert_eq!(parsed(line.as_bytes()), Some(Stat { parent: 7, start: 4711, has_ended: false }));
-        let line = format!("12 (()) Z 7 {rest}\n");
-        assert_eq!(parsed(line.as_bytes()), Some(Stat { parent: 7, start: 4711, has_ended: true }));
+        let head = "5 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711";
+        let between: Vec<String> = (27..50).map(|field| field.to_string()).collect();
+        let check = |begin: &str, memory: u32, code: u32, environment: &str, has_ended, is_bare| {
+            let line = format!("{begin} 7 {head} {memory} 24 25 {code} {} {environment} 0\n", between.join(" "));
+            let expected = Stat { parent: 7, start: 4711, has_ended, is_bare };
+            assert_eq!(parsed(line.as_bytes()), Some(expected), "{line}");
+        };
+        check("12 (a) S 1 2) S", 1, 1, "100 200", false, false);
+        check("12 (()) Z", 0, 0, "0 0", true, true);
+        check("12 (a) R", 1, 1, "100 100", false, true);
+        check("12 (a) R", 1, 0, "0 0", false, false); // another program is being put in its place
+        check("12 (a) R", 1, 0, "100 100", false, false);
         assert_eq!(parsed(b"12 (a) S 7"), None);
         let own = stat(std::process::id() as i32).unwrap();
         assert_eq!(own.parent, std::os::unix::process::parent_id() as i32);
+        assert!(!own.is_bare);
     }
 }

@@ -7,7 +7,8 @@
 //! the last instance that is old enough to have started it.
 //!
 //! Nobody is waited for: what is killed becomes a child of the guardian if it was not, its end is a SIGCHLD, and that
-//! is the time for the next look, until one finds nothing.
+//! is the time for the next look, until one finds nothing. Only a process that begins another program at this moment
+//! has no environment to be read, and gives no signal afterwards: it is looked at again after a millisecond.
 
 use rustix::process::Pid;
 use std::collections::HashMap;
@@ -51,6 +52,10 @@ mod elsewhere {
         pub(crate) fn ended(&mut self, _leader: &Leader) {}
 
         pub(crate) fn sweep(&mut self, _leaders: &Leaders) {}
+
+        pub(crate) fn is_unsettled(&self) -> bool {
+            false
+        }
     }
 
     pub(crate) fn kill_marked(_marks: &HashSet<String>) {}
@@ -69,7 +74,7 @@ mod linux {
     use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
     use std::collections::HashSet;
     use std::fs::{self, File};
-    use std::io::Read;
+    use std::io::{self, Read};
     use std::time::{Duration, Instant};
 
     /// A process for certain: its pid and when it was started.
@@ -85,6 +90,19 @@ mod linux {
         known: HashMap<Known, Pid>,
         /// Something that has no mark was killed, so there may be more.
         again: bool,
+        /// Something was beginning another program at the last look.
+        is_unsettled: bool,
+    }
+
+    /// What the environment of a process says.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Mark {
+        /// It belongs to this instance.
+        Of(String),
+        /// Nothing, or it may not be asked.
+        None,
+        /// It begins another program just now, so it has no environment yet.
+        Later,
     }
 
     impl Families {
@@ -110,7 +128,7 @@ mod linux {
                 return;
             }
             let (mut seen, mut has_ended) = (HashSet::new(), false);
-            self.again = false;
+            (self.again, self.is_unsettled) = (false, false);
             for child in processes::direct().into_iter().filter(|pid| !leaders.contains_key(pid)) {
                 let pid = child.as_raw_nonzero().get();
                 let Some(stat) = processes::stat(pid).filter(|stat| !stat.has_ended) else {
@@ -120,18 +138,23 @@ mod linux {
                 let mark = mark_of(pid);
                 let belongs = match &mark {
                     _ if self.known.get(&(pid, stat.start)).is_some_and(|above| !leaders.contains_key(above)) => true,
-                    Some(mark) => self.marks.contains(mark),
-                    None => !leaders.values().any(|leader| leader.start <= stat.start),
+                    Mark::Of(mark) => self.marks.contains(mark),
+                    Mark::None => !leaders.values().any(|leader| leader.start <= stat.start),
+                    Mark::Later => false,
                 };
                 if belongs {
                     self.remember_below(child);
                     // Only a child of ours, whose pid cannot be given to somebody else meanwhile. An error is ESRCH.
                     let _ = kill_process(child, Signal::KILL);
-                    self.again |= mark.is_none();
-                    seen.extend(mark);
+                }
+                match mark {
+                    Mark::Of(mark) if belongs => _ = seen.insert(mark),
+                    Mark::Later if !belongs => self.is_unsettled = true,
+                    Mark::None | Mark::Later => self.again |= belongs,
+                    Mark::Of(_) => {}
                 }
             }
-            if has_ended {
+            if has_ended || self.is_unsettled {
                 self.again = true;
                 return;
             }
@@ -140,6 +163,11 @@ mod linux {
                 // Those that are below an instance that has not ended yet are looked at again when it has.
                 self.known.retain(|(pid, start), _| processes::stat(*pid).is_some_and(|stat| stat.start == *start));
             }
+        }
+
+        /// Whether [`sweep`](Self::sweep) must be called again soon, without a sign from outside.
+        pub(crate) fn is_unsettled(&self) -> bool {
+            self.is_unsettled
         }
 
         fn remember_below(&mut self, above: Pid) {
@@ -172,15 +200,17 @@ mod linux {
         }
     }
 
-    /// Whether there was one.
+    /// Whether there was one, or what may become one.
     fn kill_seen(marks: &HashSet<String>) -> bool {
         let mut any = false;
         for pid in processes::all() {
             // The descriptor first: what is then read is about the process that it stands for, or about none.
             let Some(process) = Pid::from_raw(pid) else { continue };
             let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { continue };
-            if mark_of(pid).is_some_and(|mark| marks.contains(&mark)) {
-                any |= pidfd_send_signal(&process, Signal::KILL).is_ok();
+            match mark_of(pid) {
+                Mark::Of(mark) if marks.contains(&mark) => any |= pidfd_send_signal(&process, Signal::KILL).is_ok(),
+                Mark::Later => any = true,
+                Mark::Of(_) | Mark::None => {}
             }
         }
         any
@@ -195,14 +225,38 @@ mod linux {
             .collect()
     }
 
-    /// The instance that a process says it belongs to. None, too, if it may not be asked.
-    fn mark_of(pid: i32) -> Option<String> {
+    /// The instance that a process says it belongs to.
+    fn mark_of(pid: i32) -> Mark {
+        let Ok(environment) = environment(pid) else { return Mark::None };
+        let mut variables = environment.split_inclusive(|byte| *byte == 0);
+        // A last one without its end may be a part.
+        let mark = variables.find_map(|one| one.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?.strip_suffix(b"\0"));
+        if let Some(mark) = mark {
+            return Mark::Of(String::from_utf8_lossy(mark).into_owned());
+        }
+        let is_part = environment.is_empty() || environment.len() > ONE_READ && !environment.ends_with(b"\0");
+        match is_part && processes::stat(pid).is_some_and(|stat| !stat.is_bare) {
+            true => Mark::Later,
+            false => Mark::None,
+        }
+    }
+
+    /// What one read takes of an environment. Between two reads another program may take the place of the one that is
+    /// asked, and then nothing more is read.
+    const ONE_READ: usize = 64 * 1024;
+
+    fn environment(pid: i32) -> io::Result<Vec<u8>> {
+        let mut file = File::open(format!("/proc/{pid}/environ"))?;
         let mut environment = Vec::new();
-        File::open(format!("/proc/{pid}/environ")).ok()?.take(MAX_ENVIRONMENT).read_to_end(&mut environment).ok()?;
-        let mark = environment
-            .split(|byte| *byte == 0)
-            .find_map(|one| one.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))?;
-        Some(String::from_utf8_lossy(mark).into_owned())
+        loop {
+            let read = environment.len();
+            environment.resize(read + ONE_READ, 0);
+            let more = file.read(&mut environment[read..])?;
+            environment.truncate(read + more);
+            if more < ONE_READ || environment.len() >= MAX_ENVIRONMENT {
+                return Ok(environment);
+            }
+        }
     }
 
     #[cfg(test)]
@@ -220,16 +274,38 @@ mod linux {
         fn a_mark_is_found_and_kills() {
             let (mut marked, mut other, mut bare) = (sleeper(Some("m1")), sleeper(Some("m11")), sleeper(None));
             let pid = |child: &Child| child.id() as i32;
-            assert_eq!(mark_of(pid(&marked)).as_deref(), Some("m1"));
-            assert_eq!(mark_of(pid(&bare)), None);
+            assert_eq!(mark_of(pid(&marked)), Mark::Of("m1".to_owned()));
+            assert_eq!(mark_of(pid(&bare)), Mark::None);
             assert!(kill_seen(&HashSet::from(["m1".to_owned()])));
             marked.wait().unwrap();
             kill_marked(&HashSet::from(["m1".to_owned()]));
-            assert!(!kill_seen(&HashSet::from(["m1".to_owned(), String::new()])));
             for child in [&mut other, &mut bare] {
                 assert_eq!(child.try_wait().unwrap(), None);
                 child.kill().unwrap();
                 child.wait().unwrap();
+            }
+        }
+
+        #[test]
+        fn what_executes_programs_all_the_time_is_found_and_killed() {
+            for round in 0..20 {
+                let mark = format!("exec{round}");
+                let mut command = Command::new("sh");
+                command.args(["-c", "exec sh -c \"$0\" \"$0\"", "exec sh -c \"$0\" \"$0\""]).env(MARK, &mark);
+                let mut children: Vec<Child> = (0..4).map(|_| command.spawn().unwrap()).collect();
+                kill_marked(&HashSet::from([mark]));
+                // What is dead may not be told yet.
+                let survives = |child: &mut Child| {
+                    std::thread::sleep(Duration::from_millis(5));
+                    child.try_wait().unwrap().is_none()
+                };
+                let survivors: Vec<u32> =
+                    children.iter_mut().filter_map(|child| survives(child).then(|| child.id())).collect();
+                for child in &mut children {
+                    let _ = child.kill(); // it may be dead
+                    child.wait().unwrap();
+                }
+                assert!(survivors.is_empty(), "round {round}: {survivors:?}");
             }
         }
 
