@@ -7,6 +7,7 @@ The bytes do not depend on the folder that they are built in: paths are mapped, 
 
 import os
 import shutil
+import tomllib
 from pathlib import Path
 
 import project
@@ -22,8 +23,9 @@ def environment(target, target_dir):
     c = [f"-ffile-prefix-map={folder}={name}" for folder, name in folders.items()]
     settings = os.environ | {"SOURCE_DATE_EPOCH": str(project.epoch())}
     settings["RUSTFLAGS"] = " ".join([os.environ.get("RUSTFLAGS", ""), *rust]).strip()
-    # .cargo/config.toml sets CFLAGS as well, and a variable of the environment is used in its place.
-    settings["CFLAGS"] = " ".join([os.environ.get("CFLAGS", "-DMI_DEFAULT_ALLOW_THP=0"), *c])
+    # A variable of the environment is used in place of the one in .cargo/config.toml.
+    ours = tomllib.loads((ROOT / ".cargo" / "config.toml").read_text())["env"]["CFLAGS"]
+    settings["CFLAGS"] = " ".join([os.environ.get("CFLAGS", ours), *c])
     if target == project.MUSL.format(os.uname().machine) and shutil.which("musl-gcc"):
         settings[f"CC_{target.replace('-', '_')}"] = "musl-gcc"
     return settings
@@ -39,11 +41,13 @@ def strip(built, stripped, debug):
 def main():
     parser = project.arguments(__doc__.split("\n\n")[0])
     parser.add_argument("--profile", default="release", help="of Cargo [%(default)s]")
+    parser.add_argument("--program", help="only this one")
     parser.add_argument("--package", help="only programs of this kind of package: deb, image, image-kubernetes, wheel, npm")
     parser.add_argument("--target-dir", type=Path, default=ROOT / "target", help="of Cargo [%(default)s]")
     options = project.parsed(parser)
     have = project.binaries()
     wanted = [(name, package) for name, package in project.programs(options.package) if name in have]
+    wanted = [one for one in wanted if options.program in (None, one[0])]
     packages = [word for _, package in wanted for word in ("-p", package)]
     if options.target.endswith("-musl"):
         installed = run("rustup", "target", "list", "--installed").split()

@@ -10,9 +10,12 @@ PYTHON_OF_PACKAGES ?= python3 -B
 build = $(if $(BIN_DIR),true,$(PYTHON_OF_PACKAGES) packaging/build.py $(if $(1),--package $(1)) --target $(2) --profile $(PROFILE))
 pack = $(PYTHON_OF_PACKAGES) packaging/$(1).py $(if $(BIN_DIR),--bin-dir $(BIN_DIR))
 
-.PHONY: release deb image image-kubernetes wheels npm crates brew aur sbom sums packages lab-bundle test-packages release-check reproducible
+.PHONY: release release-all deb image image-kubernetes wheels npm crates brew aur sbom sums packages lab-bundle test-packages release-check reproducible
 
-release: ## every program, optimized and stripped, in target/dist/bin; debug information in target/dist/debug
+release: ## pilotlight, optimized and stripped, in target/dist/bin; debug information in target/dist/debug
+	@$(if $(BIN_DIR),true,$(PYTHON_OF_PACKAGES) packaging/build.py --program pilotlight --target $(GNU) --profile $(PROFILE))
+
+release-all: ## the same of every program: pilotlight-redis, pilotlight-lab and pilotlight-kubernetes as well
 	@$(call build,,$(GNU))
 
 deb: ## the Debian package; PROFILE=gate or BIN_DIR=folder for programs that are built faster

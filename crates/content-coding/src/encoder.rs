@@ -12,7 +12,7 @@ use zstd::zstd_safe::CParameter;
 use crate::coding::Coding;
 
 /// Levels at which each coding saves most for its time on text that is made as it is asked for.
-const ZSTD_LEVEL: i32 = 3;
+const ZSTD_LEVEL: i32 = 3; // .cargo/config.toml leaves out the strategies of higher levels
 const BROTLI_QUALITY: i32 = 4;
 const GZIP_LEVEL: u32 = 5;
 /// Bytes of text that an encoder looks back, as a power of two: what bounds its memory, and that of who decodes it
