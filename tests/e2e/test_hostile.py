@@ -1,5 +1,6 @@
 """Clients that smuggle or do not read, services that answer early, lie, or die in the wrong moment."""
 
+import contextlib
 import signal
 import socket
 import threading
@@ -168,6 +169,21 @@ class Services(Scripted):
 
         gateway, _ = self.gateway_to(handler)
         self.assertEqual(gateway.get("/").body, b"final")
+
+    def test_endless_interim_answers_are_an_error(self):
+        """They are counted, and others have their turn between them."""
+
+        def handler(peer):
+            if b"/endless" not in peer.head():
+                return peer.send(answer(b"mine"))
+            with contextlib.suppress(OSError):
+                while True:
+                    peer.send(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * 100)
+
+        gateway, _ = self.gateway_to(handler)
+        problem = self.assert_problem(gateway.get("/endless", timeout=20), 502)
+        self.assertIn("sent more than 1000 interim responses", problem["detail"])
+        self.assertEqual(gateway.get("/").body, b"mine")
 
     def test_a_204_with_a_body_does_not_answer_the_next_request(self):
         def handler(peer):

@@ -126,6 +126,22 @@ class Requests(WithOrigin):
         streams = [client.begin("GET", target) for _ in range(20)]
         self.assertEqual({client.answer(stream).body for stream in streams}, {b"serial 1 for nobody  0"})
 
+    def test_the_answer_to_content_is_nobody_elses(self):
+        """RFC 9110 §9.3.1: what a service makes of the content of a GET is in no key, however that is framed."""
+        client = self.client()
+        target = "/cached/make?h=cache-control:max-age=60&framed"
+        evil = client.request("GET", target, body=b"evil")  # DATA without a length
+        self.assertEqual(evil.body, b"serial 1 for nobody  4")
+        with self.gateway.client(timeout=5) as plain:
+            plain.send_head("GET", target, [("Transfer-Encoding", "chunked")])
+            plain.send(b"4\r\nevil\r\n0\r\n\r\n")
+            self.assertEqual(plain.answer().body, b"serial 2 for nobody  4")
+        self.assertEqual(client.request("GET", target).body, b"serial 3 for nobody  0")
+        for _ in range(2):
+            self.assertEqual(self.gateway.get(target).body, b"serial 3 for nobody  0")
+        self.assertIn("hit", self.gateway.get(target).get("cache-status"))
+        self.assertEqual(client.request("GET", target, body=b"evil").body, b"serial 4 for nobody  4")
+
     def test_interim_responses(self):
         answer = self.client().request("GET", "/make?early=3")
         self.assertEqual([interim[":status"] for interim in answer.interim], ["103"] * 3)
@@ -576,9 +592,15 @@ class WebSockets(WithOrigin):
             stream = client.begin("CONNECT", target, self.FIELDS, end=False, pseudo=self.CONNECT)
             self.assertTrue(client.until(lambda s=stream: client.answers[s].fields))
             self.assertEqual(client.answers[stream].status, status)
-        stream = client.begin("CONNECT", "/show", end=False, pseudo=[(":protocol", "connect-udp")])
-        self.assertTrue(client.until(lambda: client.answers[stream].fields))
-        self.assertEqual(client.answers[stream].status, 501)
+
+    def test_a_protocol_that_the_route_does_not_let_through_reaches_no_service(self):
+        """RFC 8441 §4: the stream is to become that protocol, and is no GET."""
+        client, before = self.client(), len(self.origin.seen)
+        for target in ("/show", "/cached/show"):
+            stream = client.begin("CONNECT", target, end=False, pseudo=[(":protocol", "connect-udp")])
+            self.assertTrue(client.until(lambda s=stream: client.answers[s].fields))
+            self.assertEqual(client.answers[stream].status, 501)
+        self.assertEqual(len(self.origin.seen), before)
 
 
 if __name__ == "__main__":

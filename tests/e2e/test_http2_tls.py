@@ -7,6 +7,7 @@ import unittest
 import grpc
 import http2_client as http2
 from grpc_service import Server
+from h2c_service import Server as H2cServer
 from harness import route, service, setUpModule
 from test_tls import WEB, Tls
 
@@ -76,6 +77,20 @@ class OverTls(Tls):
             with grpc.secure_channel("{}:{}".format(*self.address(gateway)), roots, options) as channel:
                 talk = channel.stream_stream("/t.Test/Talk")
                 self.assertEqual(list(talk(iter([b"a", b"b" * 100_000]), timeout=20)), [b"a", b"b" * 100_000])
+
+    def test_what_a_service_over_http2_is_told(self):
+        """RFC 9113 §8.3.1: the scheme of the connection to it, as Kestrel insists, and the host that it is to see."""
+        with H2cServer() as server:
+            rule = {"set": {"Host": "app.internal"}}
+            routes = route("/", "web"), route("/rule", "web", request_fields=rule)
+            gateway = self.begin(service("web", url=server.url), *routes)
+            client = self.client(gateway)
+            for target, host in (("/", "demo.test"), ("/rule", "app.internal")):
+                self.assertEqual(client.request("GET", target).status, 200)
+                seen = server.seen[-1]
+                self.assertEqual((seen[":scheme"], seen[":authority"], seen.get("host")), ("http", host, None))
+                self.assertIn('host="demo.test";proto=https', seen["forwarded"])
+                self.assertEqual((seen["x-forwarded-proto"], seen["x-forwarded-host"]), ("https", "demo.test"))
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ impl Cache {
         for place in places {
             let key = Key { target: &place.target, extra: "", ..*key };
             invalidated.targets += usize::from(self.remove(&key));
-            if place.has_extra {
+            if place.has_extra || self.state.memory().has_extra() {
                 // Its keys are not known: as a purge it is found out when one of them is asked for.
                 invalidated.purges.push(Purge { scope: Scope::Url(Address::of(&key)), mode: Mode::Hard });
             }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +16,7 @@ use crate::handshake::{HandshakeError, Place, shake_hands};
 use crate::http2;
 use crate::net::Socket;
 use crate::options::ListenAddr;
-use crate::peer_address::{Entrance, PeerAddress};
+use crate::peer_address::{self, Entrance, PeerAddress};
 use crate::proxied;
 use crate::strangers::Stranger;
 use crate::target::Scheme;
@@ -57,6 +58,9 @@ pub(crate) async fn serve(worker: &Rc<Worker>, accepted: Accepted) {
     let Accepted { mut socket, peer, port, place } = accepted;
     // What a load balancer says of the client stands before anything that the client says.
     let Some(peer) = proxied::client_of(worker, &mut socket, peer).await else { return };
+    if worker.common.floods.refuses(|| peer_address::ip_of(&peer), Instant::now) {
+        return; // said when it began
+    }
     match place {
         None => {
             let peer = PeerAddress::of(&peer, Entrance { scheme: Scheme::Http, port }, None);

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use pilotlight_supervisor::{Control, Descent};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -65,6 +65,8 @@ use shared::{Refusals, Shared};
 
 /// Connections served at once; more wait.
 const MAX_CONNECTIONS: usize = 64;
+/// How long a connection may take to send the head of its next request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections told at once that they are refused; more are closed without a word.
 const MAX_REFUSED: usize = 8;
 /// How long one who is refused may take.
@@ -421,7 +423,10 @@ async fn http<F>(
         let answer = answer(request);
         async { Ok::<_, std::convert::Infallible>(answer.await) }
     });
-    if let Err(e) = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await {
+    // Whoever sends a head by halves holds one of few places.
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    if let Err(e) = builder.serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!("a connection of the admin interface ended: {e}");
     }
 }

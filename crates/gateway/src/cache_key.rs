@@ -8,6 +8,7 @@ use pilotlight_cache::{
 };
 
 use crate::options::{RouteCache, RouteSpec};
+use crate::path::{is_normal, normalized_target};
 use crate::routes::Table;
 use crate::target::{RequestUrl, Scheme, key_authority};
 
@@ -27,19 +28,36 @@ impl<'a> CacheKey<'a> {
         headers: &HeaderMap,
     ) -> Result<Self, Forward> {
         let Some(control) = control else { return Ok(Self::of_url(None, url)) };
-        let extra = control.key.extra(headers).map_err(|_| Forward::KeyTooLong)?;
-        Ok(Self { extra, ..Self::of_url(Some(control), url) })
+        let mut extra = control.key.extra(headers).map_err(|_| Forward::KeyTooLong)?;
+        let key = Self::of_url(Some(control), url);
+        extra.push_str(&key.extra);
+        Ok(Self { extra, ..key })
     }
 
     /// The key of a URL whose route puts nothing else into keys.
+    ///
+    /// A target that is not in normal form is stored under its normal form and its own spelling: a purge of either finds
+    /// it, and a service that answers the spelling in another way does not answer for the normal form.
+    #[inline]
     pub(crate) fn of_url(control: Option<&RouteControl>, url: RequestUrl<'a>) -> Self {
         let RequestUrl { origin, target } = url;
-        let target = control.map_or(Cow::Borrowed(target), |control| control.key.target(target));
-        Self { scheme: origin.scheme, authority: key_authority(origin), target, extra: String::new() }
+        let keyed = keyed(control, target);
+        let extra = if is_normal(target) { String::new() } else { format!("\n{target}") };
+        Self { scheme: origin.scheme, authority: key_authority(origin), target: keyed, extra }
     }
 
     pub(crate) fn as_key(&self) -> Key<'_> {
         Key { scheme: self.scheme.as_str(), authority: &self.authority, target: &self.target, extra: &self.extra }
+    }
+}
+
+/// Path and query in normal form, as the route's rules have them.
+#[inline]
+fn keyed<'a>(control: Option<&RouteControl>, target: &'a str) -> Cow<'a, str> {
+    match (normalized_target(target), control) {
+        (target, None) => target,
+        (Cow::Borrowed(target), Some(control)) => control.key.target(target),
+        (Cow::Owned(target), Some(control)) => Cow::Owned(control.key.target(&target).into_owned()),
     }
 }
 
@@ -92,9 +110,9 @@ pub(crate) fn place(table: &Table, authority: &str, target: &str) -> Place {
     // With conditions, it may be stored for several routes, whose keys have more than the URL.
     let has_conditions = table.has_conditions();
     match table.find(authority, path).and_then(|route| control(route)) {
-        None => Place { has_extra: has_conditions, ..Place::of(target) },
+        None => Place { has_extra: has_conditions, ..Place::of(&normalized_target(target)) },
         Some(control) => Place {
-            target: control.key.target(target).into_owned(),
+            target: keyed(Some(control), target).into_owned(),
             has_extra: has_conditions || control.key.has_extra(),
         },
     }

@@ -25,7 +25,7 @@ use crate::client_socket::ClientSocket;
 use crate::downstream::Downstream;
 use crate::exchange::{self, PendingResponse, Reply, https};
 use crate::http2;
-use crate::linger::linger;
+use crate::linger::{Reason, linger};
 use crate::peer_address::PeerAddress;
 use crate::protocols::ClientProtocol;
 use crate::target::Scheme;
@@ -168,7 +168,9 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: ClientSocket, peer: Rc<Pe
             drop(client);
             return Box::pin(http2::serve(worker, socket, read_ahead, peer, settings)).await;
         }
-        Poll::Ready(Ok(End::Closed)) if !worker.is_stopping() => Box::pin(linger(client.take_socket().0)).await,
+        Poll::Ready(Ok(End::Closed)) if !worker.is_stopping() => {
+            Box::pin(linger(client.take_socket().0, Reason::Over)).await
+        }
         Poll::Ready(Err(e)) => {
             // Without the word, a client sees that a response was cut whose end nothing else shows.
             if matches!(e, Ended::Client(_)) {

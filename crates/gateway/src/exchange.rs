@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::header::{ACCEPT, EXPECT, HeaderName};
+use http::header::{ACCEPT, EXPECT, HeaderName, UPGRADE};
 use http::{Response, Version};
 use pilotlight_cache::{CacheStatus, Lookup};
 use pilotlight_exchange::Connection;
@@ -90,7 +90,8 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
     let ReceivedRequest { mut head, body, begun, read, checked, known, redis } = *received;
     let (timeline, trace) = traced(worker, &*client, &head, begun, redis.as_ref().map(RedisMiss::between));
     timeline.end_phase(Layer::Parse, read);
-    let mut entry = Entry { checked, place: None, has_body: body.is_some() };
+    let has_content = has_content(body.as_deref());
+    let mut entry = Entry { checked, place: None, has_body: body.is_some(), has_content };
     let found = match known {
         Some(known) => {
             timeline.end_phase(Layer::Cache, Moment::now());
@@ -192,11 +193,17 @@ impl Known {
     }
 }
 
+/// Whether a request may have content (RFC 9110 §6.4): its framing does not say that its body is empty.
+fn has_content(body: Option<&dyn BodySource>) -> bool {
+    body.is_some_and(|body| !body.is_ended() && body.remaining() != Some(0))
+}
+
 /// How far a request has come into its route.
 struct Entry {
     checked: Checked,
     place: Option<Place>,
     has_body: bool,
+    has_content: bool,
 }
 
 fn find(
@@ -218,6 +225,7 @@ fn find(
         return Ok(Found::Chooses(choice));
     }
     let route = route.ok_or_else(|| Failure::NoRoute { path: path.to_owned() })?;
+    table.check_readings(head.authority(), path, route, facts).map_err(Failure::AmbiguousPath)?;
     let at = Moment::now();
     // Before anybody is asked for a password.
     if let Some(response) = https::redirect(&worker.common, client, route, head) {
@@ -236,7 +244,7 @@ fn find(
         }
     }
     timeline.end_phase(Layer::Route, at);
-    Ok(look(worker, client, route, head, timeline))
+    Ok(look(worker, client, route, head, entry.has_content, timeline))
 }
 
 /// What a route has for a request that is let in.
@@ -245,6 +253,7 @@ fn look(
     client: &dyn Downstream,
     route: &Arc<Route>,
     head: &mut Head,
+    has_content: bool,
     timeline: &Timeline,
 ) -> Found {
     if route.service.is_none() {
@@ -252,7 +261,12 @@ fn look(
     }
     compress::normalise_head(route, head);
     let now = worker.clock.timestamp(timeline.last());
-    let lookup = match offered(route, head) {
+    let offered = offered(route, head);
+    // RFC 8441 §4: a stream that is to become another protocol is nothing else, where it cannot.
+    if offered.is_none() && head.version == Version::HTTP_2 && head.has(&UPGRADE) {
+        return Found::Refused(Some(Arc::clone(route)), Failure::UpgradeNotAllowed);
+    }
+    let lookup = match offered {
         _ if route.cache == RouteCache::Off => None,
         Some(_) => None, // the answer may be another protocol
         // What a service answers to one client's certificate is no other client's (RFC 9440 §3).
@@ -260,7 +274,7 @@ fn look(
         None => {
             let origin = Origin::of_head(head, client.hop(head));
             let url = RequestUrl { origin, target: head.target() };
-            let request = CacheRequest { method: &head.method, url, headers: head.headers() };
+            let request = CacheRequest { method: &head.method, url, headers: head.headers(), has_content };
             look_up(&worker.common, route, request, now)
         }
     };

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::access_log::Writer;
 use crate::coherence::{CoherenceError, CoherenceThread};
+use crate::floods::Floods;
 use crate::issuers::{IssuerError, Issuers};
 use crate::jwks::KeySources;
 use crate::listen::{self, Bound, Legacy, ListenError};
@@ -166,6 +167,7 @@ impl Gateway {
             names: Names::default(),
             server_changes: ServerChanges::default(),
             strangers: Strangers::default(),
+            floods: Floods::default(),
         });
         common.follow_names();
         let (stop, stopped) = watch::channel(Stop::No);

@@ -20,7 +20,7 @@ use pilotlight_tls::Protocol;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 
 use crate::deadline::Deadline;
-use crate::linger::linger;
+use crate::linger::{Reason, linger};
 use crate::net::Socket;
 use crate::on_demand;
 use crate::problem;
@@ -106,7 +106,7 @@ pub(crate) async fn shake_hands(
     };
     drop(place);
     if let Some(socket) = refused.filter(|_| !worker.is_stopping()) {
-        linger(socket).await;
+        linger(socket, Reason::Over).await;
     }
     done
 }

@@ -21,7 +21,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use http::Method;
@@ -37,7 +37,7 @@ use crate::client_socket::ClientSocket;
 use crate::deadline::Deadline;
 use crate::downstream::Downstream;
 use crate::exchange::{self, Reply};
-use crate::linger::linger;
+use crate::linger::{Reason, linger};
 use crate::options::{Limits, Settings};
 use crate::peer_address::PeerAddress;
 use crate::problem;
@@ -150,8 +150,12 @@ pub(crate) async fn serve(
         connection.ended(flood);
     }
     worker.connection_counts().http2.add(1);
+    let mut reason = Reason::Over;
     if let Err(e) = poll_fn(|cx| connection.poll(cx)).await {
         tracing::debug!(peer = %session.peer, "a client's connection ended: {e}");
+        if matches!(e, Ended::Flood(_)) {
+            reason = Reason::Flood;
+        }
     }
     session.h2.borrow_mut().close();
     let Connection { input, streams, .. } = connection;
@@ -160,7 +164,7 @@ pub(crate) async fn serve(
     let is_stopping = session.worker.is_stopping();
     drop(session);
     if !is_stopping {
-        linger(input.socket).await;
+        linger(input.socket, reason).await;
     }
 }
 
@@ -200,7 +204,12 @@ impl Connection {
     fn ended(&mut self, ended: Result<(), Ended>) {
         match &ended {
             Err(Ended::Flood(flood)) => {
-                tracing::warn!(peer = %self.session.peer, "a client's connection is ended: {flood}");
+                let peer = &self.session.peer;
+                tracing::warn!(peer = %peer, "a client's connection is ended: {flood}");
+                let floods = &self.session.worker.common.floods;
+                if peer.address().is_some_and(|address| floods.came(address, Instant::now())) {
+                    tracing::warn!(peer = %peer, "new connections from there are closed at once for some seconds");
+                }
                 self.session.h2.borrow_mut().end(ErrorCode::ENHANCE_YOUR_CALM);
             }
             Err(Ended::Protocol(violation)) => self.session.h2.borrow_mut().end(violation.code()),

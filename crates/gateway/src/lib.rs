@@ -29,6 +29,7 @@ mod field_rules;
 mod fields;
 mod file_body;
 mod file_state;
+mod floods;
 mod forwarded;
 mod gateway;
 mod grpc;
@@ -113,11 +114,11 @@ pub use jwks::{KeySource, KeysAt, KeysFileError, check_authority_file, check_key
 pub use listen::ListenError;
 pub use networks::{Network, Networks, NotANetwork};
 pub use options::{
-    Abandoned, AccessField, AccessFormat, AccessLogOptions, BalanceBy, BalanceOptions, CacheSettings, CgiOptions,
-    DnsOptions, EVENTS_PATH, External, ExternalAddr, ExternalSpec, Family, GatewayOptions, HealthOptions, Inherited,
-    IoUring, IssuerOptions, LambdaOptions, Limits, ListenAddr, NameKind, PlainHttp, RedisTier, Reloading, RouteCache,
-    RouteLimit, RouteSpec, RouteTo, SendFolder, ServerName, ServerProtocol, ServerSpec, ServerTiming, ServiceTarget,
-    Serving, Settings, SpillSpec, Versions, read_sticky_key,
+    Abandoned, AccessField, AccessFormat, AccessLogOptions, AmbiguousPaths, BalanceBy, BalanceOptions, CacheSettings,
+    CgiOptions, DnsOptions, EVENTS_PATH, External, ExternalAddr, ExternalSpec, Family, GatewayOptions, HealthOptions,
+    Inherited, IoUring, IssuerOptions, LambdaOptions, Limits, ListenAddr, NameKind, PlainHttp, RedisTier, Reloading,
+    RouteCache, RouteLimit, RouteSpec, RouteTo, SendFolder, ServerName, ServerProtocol, ServerSpec, ServerTiming,
+    ServiceTarget, Serving, Settings, SpillSpec, Versions, read_sticky_key,
 };
 pub use pilotlight_acme::{
     AcmeSettings, AuthoritySettings, Challenges, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Name, NoName,

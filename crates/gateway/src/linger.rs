@@ -10,16 +10,36 @@ use tokio::time::timeout;
 const MAX_LINGER: Duration = Duration::from_secs(10);
 /// How long nothing may come in that time.
 const MAX_LINGER_SILENCE: Duration = Duration::from_secs(2);
+/// How much it may send in that time: what is on its way in the buffers of both systems, and some of an upload.
+const MAX_LINGER_BYTES: usize = 64 * 1024 * 1024;
+/// The same of one that has flooded the gateway: enough for what was under way when it was told.
+const MAX_FLOOD_LINGER_BYTES: usize = 256 * 1024;
+
+/// Why a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// It is over.
+    Over,
+    /// Its client sends what only costs time.
+    Flood,
+}
 
 /// Ends our direction and reads what still comes.
 ///
 /// # Cancel safety
 /// Dropping it closes the connection.
-pub(crate) async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+pub(crate) async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin, reason: Reason) {
+    let mut left = match reason {
+        Reason::Over => MAX_LINGER_BYTES,
+        Reason::Flood => MAX_FLOOD_LINGER_BYTES,
+    };
     let closing = async {
         stream.shutdown().await?;
         let mut sink = [0; 4096];
-        while timeout(MAX_LINGER_SILENCE, stream.read(&mut sink)).await?? > 0 {}
+        while left > 0 {
+            let read = timeout(MAX_LINGER_SILENCE, stream.read(&mut sink)).await??;
+            left = if read == 0 { 0 } else { left.saturating_sub(read) };
+        }
         std::io::Result::Ok(())
     };
     // Whatever goes wrong here, the connection is closed next.

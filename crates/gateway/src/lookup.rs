@@ -26,6 +26,8 @@ pub(crate) struct CacheRequest<'a> {
     pub(crate) method: &'a Method,
     pub(crate) url: RequestUrl<'a>,
     pub(crate) headers: &'a HeaderMap,
+    /// A fact of its framing: fields do not tell, since those of the connection have been taken off.
+    pub(crate) has_content: bool,
 }
 
 /// What the cache has for a request; `None` where the route does not use it.
@@ -33,7 +35,7 @@ pub(crate) fn look_up(common: &Common, route: &RouteSpec, request: CacheRequest<
     let RouteCache::On { control, .. } = &route.cache else { return None };
     let cache = common.cache.as_ref()?;
     let control = control.as_deref();
-    let CacheRequest { method, url, headers } = request;
+    let CacheRequest { method, url, headers, has_content } = request;
     // RFC 9111 §5.2.1.7: whoever wants nothing but a stored response is not sent to the service by a rule either.
     let past = |why| match is_stored_method(method) && RequestDirectives::parse(headers).only_if_cached {
         true => Lookup::OnlyIfCached,
@@ -43,6 +45,10 @@ pub(crate) fn look_up(common: &Common, route: &RouteSpec, request: CacheRequest<
         && control.bypass.applies(method, url.target, headers).is_some()
     {
         return Some(past(Forward::Rule));
+    }
+    // RFC 9110 §9.3.1: content is in no key, and what a service makes of it is no other client's.
+    if has_content && is_stored_method(method) {
+        return Some(past(Forward::RequestBody));
     }
     Some(match CacheKey::of(control, url, headers) {
         Ok(key) => cache.lookup(&key.as_key(), method, headers, now),

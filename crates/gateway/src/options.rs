@@ -37,7 +37,7 @@ pub use external::{
 };
 pub use issuers::IssuerOptions;
 pub use lambda::LambdaOptions;
-pub use route::{PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
+pub use route::{AmbiguousPaths, PlainHttp, RouteCache, RouteLimit, RouteSpec, RouteTo};
 pub use spill::SpillSpec;
 
 const SECOND: Duration = Duration::from_secs(1);

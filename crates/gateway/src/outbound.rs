@@ -12,7 +12,7 @@ use pilotlight_http1::MessageWriter;
 
 use crate::field_rules::FieldDirection;
 use crate::head::{self, Head, Scope, crosses};
-use crate::path::normalized;
+use crate::path::{self, normalized};
 use crate::peer_address::PeerAddress;
 use crate::request_id::RequestId;
 use crate::route_changes::RouteChanges;
@@ -91,16 +91,19 @@ impl Outbound {
         }
         let whole = self.head.target();
         let Some(prefix) = self.stripped.as_deref() else { return Cow::Borrowed(whole) };
-        // It matched without its dot segments, so if it has any, that is what the prefix is cut off.
-        let path = normalized(self.head.path());
-        if path != self.head.path() {
-            let rest = path.strip_prefix(prefix).unwrap_or(&path).trim_start_matches('/');
+        let path = self.head.path();
+        let Some(below) = path::below(path, prefix) else {
+            // It matched without its dot segments, so the prefix is cut off its normal form.
+            let path = normalized(path);
+            let rest = path.strip_prefix(prefix.trim_end_matches('/')).unwrap_or(&path).trim_start_matches('/');
             let query = self.head.query().map_or(String::new(), |query| format!("?{query}"));
             return Cow::Owned(format!("/{rest}{query}"));
-        }
-        match whole.strip_prefix(prefix).unwrap_or("") {
-            rest if rest.starts_with('/') => Cow::Borrowed(rest),
-            rest => Cow::Owned(format!("/{rest}")),
+        };
+        let rest = &whole[path.len() - below.len()..];
+        // Not two slashes: a service might read a host after them.
+        match below.trim_start_matches('/').len() + 1 {
+            length if length == below.len() => Cow::Borrowed(rest),
+            length => Cow::Owned(format!("/{}", &rest[(below.len() + 1).saturating_sub(length)..])),
         }
     }
 

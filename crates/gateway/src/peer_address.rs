@@ -50,6 +50,12 @@ struct Lines {
 /// Lines that are longer are written anew for each request.
 const MAX_KEPT: usize = 1024;
 
+/// The address of `address:port`, or of an address alone. IPv4 that came as IPv6 is IPv4.
+pub(crate) fn ip_of(text: &str) -> Option<IpAddr> {
+    let address = text.parse().map(|address: SocketAddr| address.ip()).or_else(|_| text.parse()).ok()?;
+    Some(address.to_canonical())
+}
+
 impl PeerAddress {
     /// Of a client without TLS.
     #[cfg(test)]
@@ -58,8 +64,7 @@ impl PeerAddress {
     }
 
     pub(crate) fn of(text: &str, entrance: Entrance, certificate: Option<Box<str>>) -> Rc<Self> {
-        let address = text.parse().map(|address: SocketAddr| address.ip()).or_else(|_| text.parse());
-        let address = address.ok().map(|address: IpAddr| address.to_canonical());
+        let address = ip_of(text);
         let (lines, paid_until) = (RefCell::default(), PaidUntil::default());
         Rc::new(Self { text: text.into(), entrance, certificate, address, lines, paid_until })
     }

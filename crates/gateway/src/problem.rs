@@ -17,7 +17,9 @@ use crate::error_pages::PageText;
 use crate::grpc::{self, GrpcStatus};
 use crate::json_rule::JsonRefusal;
 use crate::options::{Limits, Reloading, Settings};
+use crate::path::MAX_READINGS;
 use crate::request_body::BodyError;
+use crate::routes::AmbiguousPath;
 use crate::upstream::UpstreamError;
 
 mod form;
@@ -36,12 +38,16 @@ const NO_KEYS_RETRY: Duration = Duration::from_secs(5);
 pub(crate) enum Failure {
     /// A target that is not a path.
     BadTarget,
+    /// A path that some servers read as one with stricter rules.
+    AmbiguousPath(AmbiguousPath),
     /// OPTIONS or TRACE with a `Max-Forwards` that is no number.
     MaxForwards,
     /// A request of HTTP/1.0 without `Host`, on a route that sends clients to a URL of the same host.
     NoHost,
     /// CONNECT.
     Connect,
+    /// Extended CONNECT (RFC 8441) for a protocol that the route does not let through.
+    UpgradeNotAllowed,
     NoRoute {
         path: String,
     },
@@ -71,8 +77,8 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::BadTarget | Self::MaxForwards | Self::NoHost => StatusCode::BAD_REQUEST,
-            Self::Connect => StatusCode::NOT_IMPLEMENTED,
+            Self::BadTarget | Self::AmbiguousPath(_) | Self::MaxForwards | Self::NoHost => StatusCode::BAD_REQUEST,
+            Self::Connect | Self::UpgradeNotAllowed => StatusCode::NOT_IMPLEMENTED,
             Self::NoRoute { .. } => StatusCode::NOT_FOUND,
             Self::JsonRoute(refusal) => refusal.status(),
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
@@ -131,9 +137,18 @@ impl Failure {
     fn text(&self) -> String {
         match self {
             Self::BadTarget => "the request target must be a path that begins with /".into(),
+            Self::AmbiguousPath(AmbiguousPath { reading: Some(reading) }) => {
+                format!("some servers read this path as {reading}, which stricter rules protect")
+            }
+            Self::AmbiguousPath(AmbiguousPath { reading: None }) => {
+                format!("servers may read this path in more than {MAX_READINGS} ways, and stricter rules protect some paths")
+            }
             Self::MaxForwards => "Max-Forwards must be one decimal number (RFC 9110 section 7.6.2)".into(),
             Self::NoHost => "the request names no host, which the redirect of this route needs".into(),
             Self::Connect => "this gateway is not a forward proxy: CONNECT is not supported".into(),
+            Self::UpgradeNotAllowed => {
+                "this route does not let the protocol of the request through (`upgrades` names those that may pass)".into()
+            }
             Self::NoRoute { path } => {
                 format!("no route matches {path}; `pilotlight explain URL` says which route a request has")
             }
@@ -191,10 +206,12 @@ impl Failure {
     fn grpc_status(&self) -> GrpcStatus {
         match self {
             Self::BadTarget
+            | Self::AmbiguousPath(_)
             | Self::MaxForwards
             | Self::NoHost
             | Self::Upstream(UpstreamError::LengthRequired { .. }) => GrpcStatus::InvalidArgument,
             Self::Connect
+            | Self::UpgradeNotAllowed
             | Self::NoRoute { .. }
             | Self::JsonRoute(_)
             | Self::Files(_)

@@ -5,7 +5,7 @@
 //! one that is behind gets the rest from what is recorded, so that nothing is held for it beside that. When the
 //! recording is given up, reading keeps the client's pace again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::Range;
@@ -26,6 +26,18 @@ use crate::spawn::Spawner;
 const MAX_HELD: usize = 64 * 1024;
 /// Bytes held for a client beside what is recorded.
 const MAX_BESIDE: usize = 32 * 1024;
+/// Bytes held for all clients of a worker. Beyond it each has at most the piece that it takes next: of what is recorded
+/// nothing beside that, and of what is not, nothing is read until the client has taken the last piece.
+const MAX_HELD_OF_ALL: usize = 16 * 1024 * 1024;
+
+thread_local! {
+    /// What the clients of this worker hold.
+    static HELD_OF_ALL: Cell<usize> = const { Cell::new(0) };
+}
+
+fn is_full() -> bool {
+    HELD_OF_ALL.get() >= MAX_HELD_OF_ALL
+}
 
 /// The client's end.
 pub(crate) struct ReadAhead {
@@ -95,7 +107,7 @@ impl ReadAhead {
         timeout: Duration,
         abandoned: Abandoned,
     ) -> Self {
-        let held = Rc::new(RefCell::new(Held { tail: Some(recorder.tail()), ..Held::default() }));
+        let held = Rc::new(RefCell::new(Held::of(recorder.tail())));
         let length = source.length();
         let (kept, recorder) = (Rc::clone(&held), Some(recorder));
         let reader = Reader { held: kept, source, recorder, recorded: 0, alone: false, deadline, timeout, abandoned };
@@ -109,7 +121,7 @@ impl Drop for ReadAhead {
         let mut held = self.held.borrow_mut();
         held.client_gone = true;
         held.pieces.clear();
-        held.bytes = 0;
+        held.holds(0);
         held.tail = None;
         for reader in [held.reader.take(), held.leave.take()].into_iter().flatten() {
             reader.wake();
@@ -117,15 +129,35 @@ impl Drop for ReadAhead {
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.holds(0);
+    }
+}
+
 impl Held {
+    fn of(tail: Tail) -> Self {
+        let mut held = Self::default();
+        held.tail = Some(tail);
+        held
+    }
+
+    /// So many bytes from now on.
+    fn holds(&mut self, bytes: usize) {
+        HELD_OF_ALL.set(HELD_OF_ALL.get() - self.bytes + bytes);
+        self.bytes = bytes;
+    }
+
     /// Holds a frame whose data are recorded there, if they are.
     fn hold(&mut self, frame: Result<Frame<Bytes>, CutError>, recorded: Option<Range<usize>>) {
         let size = frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
         match (recorded, self.pieces.back_mut()) {
             (Some(recorded), Some(Piece::Recorded(behind))) => behind.end = recorded.end,
-            (Some(recorded), _) if self.bytes + size > MAX_BESIDE => self.pieces.push_back(Piece::Recorded(recorded)),
+            (Some(recorded), _) if self.bytes > 0 && (self.bytes + size > MAX_BESIDE || is_full()) => {
+                self.pieces.push_back(Piece::Recorded(recorded));
+            }
             _ => {
-                self.bytes += size;
+                self.holds(self.bytes + size);
                 self.pieces.push_back(Piece::Frame(frame));
             }
         }
@@ -134,7 +166,7 @@ impl Held {
     fn next(&mut self) -> Option<Result<Frame<Bytes>, CutError>> {
         match self.pieces.pop_front()? {
             Piece::Frame(frame) => {
-                self.bytes -= frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
+                self.holds(self.bytes - frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len));
                 Some(frame)
             }
             Piece::Recorded(behind) => {
@@ -195,7 +227,7 @@ impl Reader {
                     return Poll::Ready(()); // nobody wants the rest: dropping the source cancels the exchange
                 }
                 held.reader = Some(cx.waker().clone()); // also to learn that the client has gone while the service is silent
-                if held.bytes >= MAX_HELD {
+                if held.bytes >= MAX_HELD || held.bytes > 0 && is_full() {
                     return Poll::Pending;
                 }
             }
@@ -304,8 +336,7 @@ mod tests {
     fn check(every: usize, recorded: usize) {
         const FRAMES: usize = 60;
         let mut recorder = Some(recorder());
-        let tail = recorder.as_ref().map(|recorder| recorder.tail());
-        let mut held = Held { tail, ..Held::default() };
+        let mut held = Held::of(recorder.as_ref().map(|recorder| recorder.tail()).unwrap());
         let (mut sent, mut taken) = (Vec::new(), Vec::new());
         for number in 0..FRAMES {
             let data = Bytes::from(vec![number as u8; 5_000 + number]);

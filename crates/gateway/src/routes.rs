@@ -4,9 +4,11 @@
 //! one, an exact path before the longest prefix. A prefix matches on segment boundaries only: `/api` takes `/api` and
 //! `/api/x`, never `/apifoo`. A host whose routes do not match the path leaves it to the next less specific host.
 //!
-//! Matching looks at the path with dot segments removed (RFC 3986 §5.2.4) and `%2e` decoded, so that `/public/../admin`
-//! is a request for `/admin`; the service gets the target as the client sent it.
+//! Matching looks at the normal form of the path ([`crate::path`]), so that `/public/../admin` and `/%61dmin` are requests
+//! for `/admin`; the service gets the target as the client sent it. Where servers may read a path in several ways, and one
+//! reading would meet stricter rules than the route that was found, the request is refused ([`Table::check_readings`]).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,10 +25,10 @@ use crate::json_routes::JsonRoutes;
 use crate::jwks::KeySources;
 use crate::metrics::Series;
 use crate::options::{
-    CgiOptions, External, ExternalAddr, ExternalSpec, LambdaOptions, RouteCache, RouteLimit, RouteSpec, RouteTo,
-    ServerProtocol, ServiceTarget, Serving, Settings,
+    AmbiguousPaths, CgiOptions, External, ExternalAddr, ExternalSpec, LambdaOptions, RouteCache, RouteLimit, RouteSpec,
+    RouteTo, ServerProtocol, ServiceTarget, Serving, Settings,
 };
-use crate::path::normalized;
+use crate::path::{self, normalized};
 use crate::schedules::ScheduleSpec;
 use crate::spill::Spill;
 use crate::upgrades::Upgrades;
@@ -149,6 +151,8 @@ pub(crate) struct Table {
     /// All routes, if the heads of requests decide of some.
     conditional: Option<Box<Conditional>>,
     caches: bool,
+    /// Whether a route refuses requests that another one would take.
+    has_guards: bool,
     pages: PageLevels,
     /// Ways to services that are asked for pages, by their names.
     page_routes: FxHashMap<Box<str>, Arc<Route>>,
@@ -178,6 +182,11 @@ impl Table {
     pub(crate) fn new(serving: Serving, keys: &KeySources, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
         let Serving { services, cgi, lambda, spill, mut routes, errors, settings, local_hosts: _, schedules } = serving;
         routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
+        for route in &mut routes {
+            if let Cow::Owned(path) = normalized(&route.path) {
+                route.path = path;
+            }
+        }
         let found = |(name, spec)| Some((name, Spill::find(&spec, &services)?));
         let spill = spill.into_iter().filter_map(found).collect();
         let mut table = Self {
@@ -186,6 +195,7 @@ impl Table {
             json: JsonRoutes::of(&routes),
             conditional: Conditional::of(&routes),
             caches: false,
+            has_guards: false,
             pages: PageLevels { own: None, general: LoadedPages::read(&errors) },
             page_routes: FxHashMap::default(),
             schedule_routes: FxHashMap::default(),
@@ -193,6 +203,7 @@ impl Table {
             kinds: Kinds { cgi, lambda, spill },
             settings: Arc::new(settings),
         };
+        table.has_guards = routes.iter().any(is_guarded);
         table.caches = routes.iter().any(|route| route.cache != RouteCache::Off && route.to.service().is_some());
         for (index, route) in routes.iter().enumerate() {
             table.place(index, route);
@@ -294,6 +305,37 @@ impl Table {
         &self.pages
     }
 
+    /// Whether a request for `path` has to be checked with [`check_readings`](Self::check_readings).
+    #[inline]
+    pub(crate) fn may_be_ambiguous(&self, path: &str) -> bool {
+        self.has_guards && path::is_ambiguous(path)
+    }
+
+    /// Checks that no server can read in `path` what stricter rules protect than those of `route`, which was found for it.
+    ///
+    /// # Errors
+    /// A reading with another access rule, limit or refusal; or more readings than are looked up.
+    pub(crate) fn check_readings<'a>(
+        &self,
+        authority: &str,
+        path: &str,
+        route: &Route,
+        facts: impl Fn() -> HeadFacts<'a>,
+    ) -> Result<(), AmbiguousPath> {
+        if route.ambiguous_paths == AmbiguousPaths::Allow || !self.may_be_ambiguous(path) {
+            return Ok(());
+        }
+        let readings = path::readings(path).map_err(|_| AmbiguousPath { reading: None })?;
+        for reading in readings {
+            let plain = self.find_for(authority, &reading, &facts);
+            let chosen = self.json_candidates(authority, &reading, plain);
+            if plain.into_iter().chain(&chosen).any(|other| is_stricter(other, route)) {
+                return Err(AmbiguousPath { reading: Some(reading) });
+            }
+        }
+        Ok(())
+    }
+
     /// Whether any route uses the cache.
     pub(crate) fn caches(&self) -> bool {
         self.caches
@@ -369,6 +411,24 @@ impl Table {
         let found = json.candidates(&self.routes, &host, &normalized(path), plain.map(|route| &***route));
         found.into_iter().filter_map(|index| self.routes.get(index).cloned()).collect()
     }
+}
+
+/// A path that a server may read as another one, which stricter rules protect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AmbiguousPath {
+    /// The other path; `None`: there are too many to look up.
+    pub(crate) reading: Option<String>,
+}
+
+/// Whether a route refuses some requests.
+fn is_guarded(route: &RouteSpec) -> bool {
+    route.admission.is_some() || matches!(route.to, RouteTo::Respond(_))
+}
+
+/// Whether `other` has a rule that may refuse what `route` lets pass.
+fn is_stricter(other: &RouteSpec, route: &RouteSpec) -> bool {
+    let has_other_rules = other.admission.is_some() && other.admission != route.admission;
+    has_other_rules || matches!(other.to, RouteTo::Respond(_)) && other.to != route.to
 }
 
 /// The host of an authority, without user, port and the dot at its end.

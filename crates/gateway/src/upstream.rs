@@ -25,6 +25,7 @@ pub(crate) mod http;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod https;
+mod interims;
 pub(crate) mod lambda;
 mod length;
 pub(crate) mod one_try;

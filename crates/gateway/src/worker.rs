@@ -23,6 +23,7 @@ use crate::coherence::CoherenceThread;
 use crate::compress::Encoding;
 use crate::deadline::Deadlines;
 use crate::file_body::DiskReads;
+use crate::floods::Floods;
 use crate::handshakes::Handshakes;
 use crate::issuers::Issuers;
 use crate::jwks::KeySources;
@@ -83,6 +84,7 @@ pub(crate) struct Common {
     pub(crate) server_changes: ServerChanges,
     /// Clients of other protocols that were named lately.
     pub(crate) strangers: Strangers,
+    pub(crate) floods: Floods,
 }
 
 impl Common {

@@ -7,6 +7,7 @@
 
 use std::hash::RandomState;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::HeaderMap;
 use quick_cache::sync::Cache as Store;
@@ -124,6 +125,8 @@ pub(crate) struct Memory {
     store: Store<StoredKey, Resource, Weigh, RandomState, Sent>,
     shards: u64,
     lending: Lending,
+    /// Whether a key with an extra part was ever stored.
+    has_extra: AtomicBool,
 }
 
 impl Memory {
@@ -141,7 +144,7 @@ impl Memory {
             .build()
             .map_err(|_| OptionsError::Store)?;
         let store = Store::with_options(options, Weigh, RandomState::new(), Sent);
-        Ok(Self { store, shards: shards as u64, lending })
+        Ok(Self { store, shards: shards as u64, lending, has_extra: AtomicBool::new(false) })
     }
 
     /// Takes so many bytes of the budget for a recording, if there are as many for recordings, and what is stored can
@@ -229,6 +232,11 @@ impl Memory {
         self.store.peek(key).map(|resource| resource.variants().to_vec()).unwrap_or_default()
     }
 
+    /// Whether responses may be stored for one target under several keys ([`Key::extra`]).
+    pub(crate) fn has_extra(&self) -> bool {
+        self.has_extra.load(Ordering::Relaxed)
+    }
+
     /// Adds a response in front of the others. The caller holds the key's lock.
     pub(crate) fn put(&self, key: StoredKey, stored: &Arc<Stored>) -> Result<(), Oversized> {
         let mut variants = vec![Arc::clone(stored)];
@@ -276,7 +284,12 @@ impl Memory {
             return Err(Oversized);
         }
         match Resource::new(variants) {
-            Some(resource) => self.store.insert(key, resource),
+            Some(resource) => {
+                if !key.as_key().extra.is_empty() {
+                    self.has_extra.store(true, Ordering::Relaxed);
+                }
+                self.store.insert(key, resource);
+            }
             None => drop(self.store.remove(&key.as_key())),
         }
         Ok(())

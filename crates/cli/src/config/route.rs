@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use pilotlight_gateway::{
-    Limits, NotAProtocol, PlainHttp, RateScope, RouteCache, RouteControl, RouteRules, RouteSpec, RouteTo, Upgrades,
+    AmbiguousPaths, Limits, NotAProtocol, PlainHttp, RateScope, RouteCache, RouteControl, RouteRules, RouteSpec,
+    RouteTo, Upgrades,
 };
 use pilotlight_gateway::{PERMITTED, is_permitted};
 use toml::de::{DeTable, DeValue};
@@ -156,6 +157,9 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
     section.set("body_size", or_none(a_size(&Limits::BODY_SIZE)), &mut route.body_size, found);
     if let Some(field) = section.field("https") {
         route.plain_http = word(&field, &PlainHttp::NAMES, found).unwrap_or_default();
+    }
+    if let Some(field) = section.field("ambiguous_paths") {
+        route.ambiguous_paths = word(&field, &AmbiguousPaths::NAMES, found).unwrap_or_default();
     }
     section.set("hsts", a_time(&RouteSpec::HSTS), &mut route.hsts, found);
     route.upgrades = upgrades(&section, found);

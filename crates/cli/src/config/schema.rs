@@ -130,6 +130,7 @@ pub const ROUTE: &[Key] = &[
         &["error_page", "error_pages", "handle_errors", "errorfile"],
     ),
     key("tls", "\"internal\"", "\"internal\"", &["certificate", "issuer"]),
+    key("ambiguous_paths", "\"refuse\" or \"allow\"", "\"refuse\"", &["merge_slashes", "path_normalization"]),
 ];
 
 /// The keys of `[routes.when]`.

@@ -20,7 +20,7 @@ use crate::conditions::HeadFacts;
 use crate::field_rules::{FieldRules, FieldValue};
 use crate::json_choice::Choice;
 use crate::options::{LambdaOptions, RouteLimit, RouteTo, ServiceTarget};
-use crate::path::normalized;
+use crate::path::{self, normalized};
 use crate::redirect::{Redirect, below};
 use crate::routes::{Route, Table, host_of};
 use crate::spill::Spill;
@@ -142,8 +142,8 @@ fn sent(route: &Route, target: &Target) -> String {
         return whole.clone();
     }
     let seen = normalized(path);
-    let rest = seen.strip_prefix(route.path.trim_end_matches('/')).unwrap_or(&seen).trim_start_matches('/');
-    format!("/{rest}{query}")
+    let rest = path::below(path, &route.path).or_else(|| path::below(&seen, &route.path)).unwrap_or(&seen);
+    format!("/{}{query}", rest.trim_start_matches('/'))
 }
 
 fn route(route: &Route, target: &Target, sent: &str) -> Value {

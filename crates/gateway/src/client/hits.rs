@@ -230,7 +230,8 @@ pub(super) fn find<'a>(
     }
     let lookup = peeked.or_else(|| {
         let origin = Origin::of(headers, head.authority, client.hop_of(headers));
-        let request = CacheRequest { method: &Method::GET, url: RequestUrl { origin, target }, headers };
+        let url = RequestUrl { origin, target };
+        let request = CacheRequest { method: &Method::GET, url, headers, has_content: false };
         lookup::look_up(&worker.common, route, request, now)
     });
     let stale = match lookup {
@@ -301,6 +302,9 @@ pub(crate) fn route_of<'a>(
         Some(at) => (&target[..at], Some(&target[at + 1..])),
         None => (target, None),
     };
+    if table.may_be_ambiguous(path) {
+        return None; // the exchange says whether it is refused
+    }
     if !table.has_conditions() {
         return table.find(authority, path);
     }

@@ -8,7 +8,7 @@ use pilotlight_exchange::Connection;
 
 use super::forward_auth::{self, Turned};
 use super::inbound::{Looked, Parted};
-use super::{Found, OnItsWay, Waiting, asking, forward, look};
+use super::{Found, OnItsWay, Waiting, asking, forward, has_content, look};
 use crate::admission::refusal::Refusal;
 use crate::admission::{Asker, Gate};
 use crate::body::ResponseBody;
@@ -43,7 +43,8 @@ pub(super) async fn admit(
     match passed {
         Ok(()) => {
             let OnItsWay { worker, record, request: incoming, .. } = &mut request;
-            let found = look(worker, waiting.guard.parts().0, &route, &mut incoming.head, &record.timeline);
+            let (client, has_content) = (waiting.guard.parts().0, has_content(incoming.body.as_deref()));
+            let found = look(worker, client, &route, &mut incoming.head, has_content, &record.timeline);
             respond(waiting, request, found).await
         }
         Err(turned) => turn(waiting, request, route, turned).await,

@@ -13,7 +13,7 @@ use pilotlight_json_fields::{Progress, Scanner};
 
 use super::access::{self, Denied};
 use super::admit::Client;
-use super::{Found, OnItsWay, Waiting, admit, asking, https, look};
+use super::{Found, OnItsWay, Waiting, admit, asking, has_content, https, look};
 use crate::admission::{Asker, Checked, Entered};
 use crate::client::outgoing::Outgoing;
 use crate::deadline::Deadline;
@@ -97,7 +97,8 @@ fn enter(waiting: &Waiting, request: &mut OnItsWay, route: &Arc<Route>) -> Found
             return Found::Asks(Arc::clone(route));
         }
     }
-    look(worker, client, route, &mut incoming.head, &record.timeline)
+    let has_content = has_content(incoming.body.as_deref());
+    look(worker, client, route, &mut incoming.head, has_content, &record.timeline)
 }
 
 async fn pick(waiting: &mut Waiting, request: &mut OnItsWay, choice: &Choice) -> Result<Arc<Route>, Failure> {

@@ -13,7 +13,7 @@ use crate::body::ResponseBody;
 use crate::file_body::FileBody;
 use crate::head::Head;
 use crate::options::RouteTo;
-use crate::path::normalized;
+use crate::path::{self, normalized};
 use crate::problem::Failure;
 use crate::redirect::{Redirect, below};
 use crate::routes::Route;
@@ -62,7 +62,7 @@ fn files(
 ) -> Result<Response<ResponseBody>, Failure> {
     let path = head.path();
     // A path with dot segments has been routed without them; as a path of files it leads nowhere.
-    let below = path.strip_prefix(route.path.trim_end_matches('/')).filter(|_| normalized(path) == path);
+    let below = path::below(path, &route.path);
     let not_found = || Failure::Files(pilotlight_files::FileError::NotFound { path: path.to_owned() });
     let below = below.ok_or_else(not_found)?;
     of_files(worker, options, Wanted { method: &head.method, below, compress: route.compress.as_deref() }, head)

@@ -15,6 +15,7 @@ use super::own::{self, Wanted};
 use crate::body::ResponseBody;
 use crate::head::Head;
 use crate::options::{CgiOptions, SendFolder};
+use crate::path;
 use crate::problem::Failure;
 use crate::response::ResponseFields;
 use crate::routes::Route;
@@ -40,7 +41,7 @@ pub(super) fn of_route(worker: &Worker, route: &Route, head: &Head) -> Option<Re
     let rewritten = rewritten.and_then(|rewrite| rewrite.target(head.path(), head.query()));
     let path = match (&rewritten, route.strip_prefix) {
         (Some(target), _) => path_of(target),
-        (None, true) => head.path().strip_prefix(route.path.trim_end_matches('/')).unwrap_or(head.path()),
+        (None, true) => path::below(head.path(), &route.path).unwrap_or(head.path()),
         (None, false) => head.path(),
     };
     Some(find(worker, scripts, route.compress.as_deref(), head, path))

@@ -2,7 +2,8 @@
 //!
 //! `crates/http2` bounds memory; it has no clock and does not say how many frames came that ask for nothing. Here they
 //! are counted, so that a client that only costs time is found out: PING, SETTINGS, PRIORITY, unknown frames, empty
-//! DATA and CONTINUATION without an end, WINDOW_UPDATE without data that it answers, RST_STREAM without responses.
+//! DATA (padding is nothing) and CONTINUATION without an end, WINDOW_UPDATE without data that it answers, RST_STREAM
+//! without responses.
 
 use pilotlight_http2::FRAME_HEADER;
 
@@ -28,6 +29,7 @@ const RST_STREAM: u8 = 3;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
 
 /// Why a client's connection is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +49,8 @@ pub(super) struct FrameCounter {
     filled: usize,
     /// Bytes of the present frame's payload that are still to come.
     payload: usize,
+    /// The first byte of the payload says how much of it is padding (RFC 9113 §6.1).
+    is_padded: bool,
     /// The present frame is one of a header section.
     is_of_head: bool,
     /// A header section has begun that is not whole.
@@ -62,6 +66,7 @@ impl Default for FrameCounter {
             header: [0; FRAME_HEADER],
             filled: 0,
             payload: 0,
+            is_padded: false,
             is_of_head: false,
             is_in_section: false,
             idle: Allowance::new(),
@@ -76,6 +81,10 @@ impl FrameCounter {
         loop {
             let skipped = self.preface.min(bytes.len());
             self.preface -= skipped;
+            if let Some(padding) = bytes.get(skipped).filter(|_| self.is_padded) {
+                self.is_padded = false;
+                self.data(self.payload > 1 + usize::from(*padding))?;
+            }
             let payload = self.payload.min(bytes.len() - skipped);
             self.payload -= payload;
             bytes = &bytes[skipped + payload..];
@@ -103,12 +112,22 @@ impl FrameCounter {
         }
         match kind {
             HEADERS => self.useful(),
-            DATA if length > 0 || flags & END_STREAM != 0 => self.useful(),
+            DATA if flags & END_STREAM != 0 => self.useful(),
+            DATA if flags & PADDED != 0 && length > 0 => self.is_padded = true,
+            DATA => self.data(length > 0)?,
             CONTINUATION if length > 0 || flags & END_HEADERS != 0 => {}
             RST_STREAM => self.resets.spend(MAX_RESETS, Flood::Resets)?,
             _ => self.idle.spend(MAX_IDLE_FRAMES, Flood::IdleFrames)?,
         }
         Ok(())
+    }
+
+    /// A frame of a body came, which goes on behind it.
+    fn data(&mut self, has_data: bool) -> Result<(), Flood> {
+        match has_data {
+            true => Ok(self.useful()),
+            false => self.idle.spend(MAX_IDLE_FRAMES, Flood::IdleFrames),
+        }
     }
 
     /// A frame with a request or data came or was sent.
@@ -206,6 +225,18 @@ mod tests {
         check(more, &[frame(10, HEADERS, 5)], Ok(()));
         check(more, &[frame(10, DATA, 0)], Ok(()));
         check(more, &[frame(0, DATA, END_STREAM)], Ok(()));
+        let padded = |length: usize, padding: u8, flags: u8| {
+            let mut frame = frame(length, DATA, PADDED | flags);
+            frame[FRAME_HEADER] = padding;
+            frame
+        };
+        check(more, &[padded(1, 0, 0)], Err(Flood::IdleFrames));
+        check(more, &[padded(256, 255, 0)], Err(Flood::IdleFrames));
+        check(more, &[padded(10, 200, 0)], Err(Flood::IdleFrames)); // RFC 9113 §6.1: an error of the connection
+        check(more, &[padded(10, 8, 0)], Ok(()));
+        check(more, &[padded(10, 9, END_STREAM)], Ok(()));
+        let ping = frame(8, 6, 0);
+        check(more, &[padded(10, 9, 0), ping], Err(Flood::IdleFrames));
         let window_update = frame(4, 8, 0);
         check(more, &[frame(10, HEADERS, 5), window_update.clone(), window_update.clone()], Ok(()));
         check(more, &[window_update], Err(Flood::IdleFrames));

@@ -58,6 +58,24 @@ pub struct RouteSpec {
     pub internal_tls: bool,
     /// What it changes of requests and responses, if anything.
     pub changes: Option<Arc<RouteChanges>>,
+    /// Whether it takes a path that a server may read as the path of a route with stricter rules.
+    pub ambiguous_paths: AmbiguousPaths,
+}
+
+/// How a route treats a path that servers read in several ways (`//`, `%2F`, `;`, `\`), where one reading would meet
+/// stricter rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AmbiguousPaths {
+    /// With 400.
+    #[default]
+    Refuse,
+    /// The request is passed on.
+    Allow,
+}
+
+impl AmbiguousPaths {
+    /// Those that a configuration may name.
+    pub const NAMES: [(&'static str, Self); 2] = [("refuse", Self::Refuse), ("allow", Self::Allow)];
 }
 
 /// Where the requests of a route go.
@@ -161,6 +179,7 @@ impl RouteSpec {
             hsts: None,
             internal_tls: false,
             changes: None,
+            ambiguous_paths: AmbiguousPaths::default(),
         }
     }
 

@@ -134,12 +134,17 @@ impl Awaited for Exchange {
                 let table = &mut pool.fields.borrow_mut();
                 let keep = if outbound.is_cached { Keep::Map } else { Keep::Lines };
                 match http1::parse_response_head(&mut self.0.connection.read, &outbound.head.method, keep, table) {
-                    // RFC 9110 §15.2: any number of interim responses come before the final one.
+                    // RFC 9110 §15.2: interim responses come before the final one.
                     Ok(Some(mut head))
                         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>
                     {
+                        self.0.interims.came(service)?;
                         if let Some(client) = &outbound.interim {
                             client.send_interim(head.status, head.fields.map());
+                        }
+                        if self.0.interims.is_time_to_yield() {
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
                         }
                         continue;
                     }

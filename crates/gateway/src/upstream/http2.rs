@@ -19,6 +19,7 @@ use pilotlight_exchange::retry::Reuse;
 use pilotlight_supervisor::Lease;
 
 use super::first_byte::{Awaited, Awaiting};
+use super::interims::Interims;
 use super::one_try::{Kept, Try};
 use super::server::Server;
 use super::silence::Silence;
@@ -28,6 +29,7 @@ use crate::body::{CutError, ResponseBody, Source};
 use crate::fields::{is_hop_by_hop, strip_hop_by_hop};
 use crate::outbound::Outbound;
 use crate::request_body::RequestBody;
+use crate::target::Scheme;
 
 mod greeting;
 mod pool;
@@ -62,7 +64,8 @@ pub(crate) async fn send(
         Ok(found) => found,
         Err(error) => return Err(whole(body, error, Reuse::New)),
     };
-    let request = match request(outbound) {
+    let scheme = if external.is_some_and(|server| server.secured.is_some()) { Scheme::Https } else { Scheme::Http };
+    let request = match request(outbound, scheme) {
         Ok(request) => request,
         Err(what) => {
             let error = UpstreamError::Protocol { service: pool.service.clone(), what };
@@ -81,7 +84,8 @@ pub(crate) async fn send(
         Err(error) => return Err(whole(body, error, reuse)),
     };
     let switches = offered.is_some();
-    let mut exchange = Exchange { response, upload: Upload::new(to_service, body), switches, counted };
+    let mut exchange =
+        Exchange { response, upload: Upload::new(to_service, body), switches, interims: Interims::default(), counted };
     let from = Awaiting { pool: &**pool, service: &pool.service, instance: instance.as_deref(), outbound };
     match first_byte.head(&mut exchange, &from).await.inspect(|_| first_byte.came()) {
         Ok(head) => Ok(exchange.into_response(pool, head, outbound, one)),
@@ -89,10 +93,11 @@ pub(crate) async fn send(
     }
 }
 
-/// A request as HTTP/2 has it.
-fn request(outbound: &Outbound) -> Result<Request<()>, String> {
-    let authority = if outbound.head.authority().is_empty() { "localhost" } else { outbound.head.authority() };
-    let uri = Uri::builder().scheme(outbound.origin().scheme.as_str()).authority(authority);
+/// A request as HTTP/2 has it (RFC 9113 §8.3.1): `scheme` is that of the connection to the service, as servers compare
+/// it with what they were connected to by. What the client used is in `Forwarded`.
+fn request(outbound: &Outbound, scheme: Scheme) -> Result<Request<()>, String> {
+    let authority = if outbound.host().is_empty() { "localhost" } else { outbound.host() };
+    let uri = Uri::builder().scheme(scheme.as_str()).authority(authority);
     let uri = uri.path_and_query(&*outbound.target()).build();
     let uri = uri.map_err(|e| format!("cannot be sent this request's target or authority by HTTP/2 ({e})"))?;
     let mut headers = HeaderMap::with_capacity(16);
@@ -121,6 +126,7 @@ struct Exchange {
     upload: Upload,
     /// Whether the stream is to become a connection of another protocol.
     switches: bool,
+    interims: Interims,
     counted: Counted,
 }
 
@@ -180,10 +186,15 @@ impl Awaited for Exchange {
         outbound: &Outbound,
     ) -> Poll<Result<Self::Head, SendError>> {
         self.upload.poll(cx).map_err(SendError::Client)?;
-        // RFC 9110 §15.2: any number of interim responses come before the final one.
+        // RFC 9110 §15.2: interim responses come before the final one.
         while let Poll::Ready(Some(Ok(interim))) = self.response.poll_informational(cx) {
+            self.interims.came(&pool.service)?;
             if let Some(client) = &outbound.interim {
                 client.send_interim(interim.status(), interim.headers());
+            }
+            if self.interims.is_time_to_yield() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
         }
         let response = ready!(Pin::new(&mut self.response).poll(cx));

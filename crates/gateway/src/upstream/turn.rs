@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use pilotlight_exchange::retry::Reuse;
 
 use super::first_byte::{Awaited, Awaiting};
+use super::interims::Interims;
 use super::one_try::{Kept, Try};
 use super::server::Server;
 use super::sockets::{Connection, Counted, Pool, READ_SIZE, connect, no_place, no_wait, number, place};
@@ -38,13 +39,21 @@ pub(super) struct Turn {
     /// Set when the service closed its reading side; it may still answer.
     pub(super) write_failed: bool,
     pub(super) any_byte: bool,
+    pub(super) interims: Interims,
     /// Whether the service closed the connection in order: it has read the request then, and may have ended by it.
     pub(super) read_to_the_end: bool,
 }
 
 impl Turn {
     pub(super) fn new(connection: Connection, pump: Pump) -> Self {
-        Self { connection, pump, write_failed: false, any_byte: false, read_to_the_end: false }
+        Self {
+            connection,
+            pump,
+            write_failed: false,
+            any_byte: false,
+            interims: Interims::default(),
+            read_to_the_end: false,
+        }
     }
 
     /// Moves the request on. A service that stops reading may still answer, so its error is kept for later.

@@ -14,7 +14,7 @@ use crate::routes::Route;
 
 pub(super) fn explain(shared: &Shared, route: &Route, target: &Target, method: &Method, headers: &HeaderMap) -> Value {
     let now = lookup::now();
-    let request = CacheRequest { method, url: target.url(), headers };
+    let request = CacheRequest { method, url: target.url(), headers, has_content: false };
     let lookup = lookup::look_up(&shared.common, route, request, now);
     let (Some(lookup), Some(cache), RouteCache::On { rules, .. }) = (lookup, &shared.common.cache, &route.cache) else {
         let why = match route.cache {

@@ -4,10 +4,11 @@ use pilotlight_files::{FilesOptions, Listing};
 use serde_json::{Value, json};
 
 use crate::admin::target::Target;
+use crate::path;
 use crate::routes::Route;
 
 pub(super) fn explain(options: &FilesOptions, route: &Route, target: &Target) -> Value {
-    let below = target.path().strip_prefix(route.path.trim_end_matches('/'));
+    let below = path::below(target.path(), &route.path);
     json!({
         "root": options.root.display().to_string(),
         "below": below,
