@@ -139,7 +139,8 @@ class Daemons(Case):
         again = """'exec sh -c "$0" "$0" "$1"'"""
         loop = f"setsid sh -c {again} {again} {name} >/dev/null 2>&1 &"
         gateway = self.gateway(service(argv=["/bin/sh", "-c", f"{loop} {loop} exec {' '.join(DEMO)}"]), route())
-        there = lambda: [pid for pid, (_, _, line) in processes().items() if line.endswith(f" {name}") and "exec sh" in line]  # noqa: E731
+        ours = lambda line: line.endswith(f" {name}") and "exec sh" in line  # noqa: E731
+        there = lambda: [pid for pid, (_, _, line) in processes().items() if ours(line)]  # noqa: E731
         for _ in range(5):
             started = lambda: gateway.get("/pid", timeout=LIMIT).status == 200  # noqa: E731
             self.assert_eventually(started, "it is not started again", LIMIT)

@@ -1,6 +1,6 @@
-"""Spellings of a path that a rule protects: none reaches a service or a file past the rule, and no honest path is refused.
+"""Spellings of a path that a rule protects: none gets past the rule, and no honest path is refused.
 
-Each spelling is sent by HTTP/1.1 and by HTTP/2 to a service over HTTP, one over WSGI, one over FastCGI, and to a folder.
+Each spelling is sent by HTTP/1.1 and by HTTP/2 to services over HTTP, WSGI and FastCGI, and to a folder.
 """
 
 import http.server
@@ -19,12 +19,18 @@ __all__ = ["setUpModule"]
 
 WORD = "private"
 # What stands for `/`, and what a server may drop, before or after the word.
-ROOTS = ["/", "//", "///", "/./", "/x/../", "/%2E/", "/x/%2e%2E/", "/x/..%2f", "/x/..%2F", "/x%2f..%2f", "/x/..%5c", "/x/..\\"]
-ROOTS += ["/%2f", "/%2F%2f", "/\\", "/%5C", "/..;/", "/x/..;/", "/x/..;a=b/", "/;/", "/;a/", "/.;/", "//h/", "//h.example/", "/\\h/"]
-ROOTS += ["/%252f", "/x/..%252f", "/x/%252e%252e/", "/x%252F..%252F", "/a/b/../../", "/a/%2e%2e/./"]
-ENDS = ["/secret.txt", "/%73ecret.txt", "/./secret.txt", "//secret.txt", "%2fsecret.txt", "%2Fsecret.txt", "\\secret.txt", "%5Csecret.txt"]
-ENDS += [";x/secret.txt", ";/secret.txt", ";a=1;b=2/secret.txt", "%3Bx/secret.txt", "%3b/secret.txt", "/x/../secret.txt"]
-ENDS += ["/secret.txt;x", "/secret.txt%00", "/secret.txt%00.png", "/secret.txt%3Fx", "/secret.txt%23x", "%252Fsecret.txt", ""]
+ROOTS = [
+    "/", "//", "///", "/./", "/x/../", "/%2E/", "/x/%2e%2E/", "/x/..%2f", "/x/..%2F", "/x%2f..%2f", "/x/..%5c",
+    "/x/..\\", "/%2f", "/%2F%2f", "/\\", "/%5C", "/..;/", "/x/..;/", "/x/..;a=b/", "/;/", "/;a/", "/.;/", "//h/",
+    "//h.example/", "/\\h/", "/%252f", "/x/..%252f", "/x/%252e%252e/", "/x%252F..%252F", "/a/b/../../",
+    "/a/%2e%2e/./",
+]  # fmt: skip
+ENDS = [
+    "/secret.txt", "/%73ecret.txt", "/./secret.txt", "//secret.txt", "%2fsecret.txt", "%2Fsecret.txt",
+    "\\secret.txt", "%5Csecret.txt", ";x/secret.txt", ";/secret.txt", ";a=1;b=2/secret.txt", "%3Bx/secret.txt",
+    "%3b/secret.txt", "/x/../secret.txt", "/secret.txt;x", "/secret.txt%00", "/secret.txt%00.png",
+    "/secret.txt%3Fx", "/secret.txt%23x", "%252Fsecret.txt", "",
+]  # fmt: skip
 
 
 def escaped(text, digits="x"):
@@ -50,9 +56,12 @@ SPELLINGS = sorted(
     | {f"/{WORD}{end}" for end in ENDS}
     | {f"{root}{escaped(WORD)}{end}" for root in ROOTS[:12] for end in ENDS[:12]}
 )
-HONEST = ["/", "/a", "/privateer", "/a%20b", "/caf%C3%A9", "/caf%c3%a9", "/a%2Fb", "/a%2fb", "/a;b=c", "/a;b", "//a", "/a//b", "/100%25"]
-HONEST += ["/a%3Fb", "/a%23b", "/a%5Cb", "/a\\b", "/wiki/Who%3F", "/npm/@scope%2Fname", "/a%252Fb", "/.well-known/x", "/a..b", "/~ada"]
-HONEST += ["/%61", "/a/../b", "/a?x=/private", "/a?x=../private", "/a?next=%2Fprivate%2F", "/x;/y", "/%E2%82%AC", "/a/b;v=1/c", "/%"]
+HONEST = [
+    "/", "/a", "/privateer", "/a%20b", "/caf%C3%A9", "/caf%c3%a9", "/a%2Fb", "/a%2fb", "/a;b=c", "/a;b", "//a",
+    "/a//b", "/100%25", "/a%3Fb", "/a%23b", "/a%5Cb", "/a\\b", "/wiki/Who%3F", "/npm/@scope%2Fname", "/a%252Fb",
+    "/.well-known/x", "/a..b", "/~ada", "/%61", "/a/../b", "/a?x=/private", "/a?x=../private",
+    "/a?next=%2Fprivate%2F", "/x;/y", "/%E2%82%AC", "/a/b;v=1/c", "/%",
+]  # fmt: skip
 
 
 class Origin:
@@ -195,12 +204,13 @@ class Spellings(TestCase):
 
 def files(path, folder, **settings):
     values = {"path": path, "host": "files.test", "files": str(folder)} | settings
-    lines = [f"{name} = {json.dumps(value) if not isinstance(value, dict) else toml(value)}" for name, value in values.items()]
-    return "[[routes]]\n" + "\n".join(lines) + "\n"
+    return "[[routes]]\n" + "\n".join(f"{name} = {toml(value)}" for name, value in values.items()) + "\n"
 
 
-def toml(table):
-    return "{ " + ", ".join(f"{name} = {json.dumps(value) if not isinstance(value, dict) else toml(value)}" for name, value in table.items()) + " }"
+def toml(value):
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    return "{ " + ", ".join(f"{name} = {toml(one)}" for name, one in value.items()) + " }"
 
 
 if __name__ == "__main__":

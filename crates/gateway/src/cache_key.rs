@@ -36,8 +36,8 @@ impl<'a> CacheKey<'a> {
 
     /// The key of a URL whose route puts nothing else into keys.
     ///
-    /// A target that is not in normal form is stored under its normal form and its own spelling: a purge of either finds
-    /// it, and a service that answers the spelling in another way does not answer for the normal form.
+    /// A target that is not in normal form is stored under its normal form and its own spelling: a purge of either
+    /// finds it, and a service that answers the spelling in another way does not answer for the normal form.
     #[inline]
     pub(crate) fn of_url(control: Option<&RouteControl>, url: RequestUrl<'a>) -> Self {
         let RequestUrl { origin, target } = url;

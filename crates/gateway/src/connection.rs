@@ -169,7 +169,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, socket: ClientSocket, peer: Rc<Pe
             return Box::pin(http2::serve(worker, socket, read_ahead, peer, settings)).await;
         }
         Poll::Ready(Ok(End::Closed)) if !worker.is_stopping() => {
-            Box::pin(linger(client.take_socket().0, Reason::Over)).await
+            Box::pin(linger(client.take_socket().0, Reason::Over)).await;
         }
         Poll::Ready(Err(e)) => {
             // Without the word, a client sees that a response was cut whose end nothing else shows.

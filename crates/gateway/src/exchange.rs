@@ -30,7 +30,7 @@ use crate::options::RouteCache;
 use crate::peer_address::PeerAddress;
 use crate::problem::{self, Failure};
 use crate::record::Record;
-use crate::request_body::BodySource;
+use crate::request_body::{BodySource, has_content};
 use crate::request_id::RequestId;
 use crate::response::ResponseHead;
 use crate::routes::Route;
@@ -90,8 +90,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, client: Rc<dyn Downstream>, received: B
     let ReceivedRequest { mut head, body, begun, read, checked, known, redis } = *received;
     let (timeline, trace) = traced(worker, &*client, &head, begun, redis.as_ref().map(RedisMiss::between));
     timeline.end_phase(Layer::Parse, read);
-    let has_content = has_content(body.as_deref());
-    let mut entry = Entry { checked, place: None, has_body: body.is_some(), has_content };
+    let mut entry = Entry { checked, place: None, has_body: body.is_some(), has_content: has_content(body.as_deref()) };
     let found = match known {
         Some(known) => {
             timeline.end_phase(Layer::Cache, Moment::now());
@@ -191,11 +190,6 @@ impl Known {
             lookup => Found::route(worker, &route, head, hop, lookup),
         }
     }
-}
-
-/// Whether a request may have content (RFC 9110 §6.4): its framing does not say that its body is empty.
-fn has_content(body: Option<&dyn BodySource>) -> bool {
-    body.is_some_and(|body| !body.is_ended() && body.remaining() != Some(0))
 }
 
 /// How far a request has come into its route.

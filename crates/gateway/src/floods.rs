@@ -1,5 +1,5 @@
-//! Addresses whose connections were ended for a flood of frames. What one connection costs until it is ended is bounded;
-//! opened again and again they would cost without an end.
+//! Addresses whose connections were ended for a flood of frames. What one connection costs until it is ended is
+//! bounded; opened again and again they would cost without an end.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Mutex;

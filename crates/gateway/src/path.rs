@@ -1,12 +1,12 @@
 //! The normal form of a path (RFC 3986 §6.2.2), and the other paths that a server may read in it.
 //!
-//! Routing, access rules, cache keys, purges and `explain` see the normal form: unreserved characters decoded, hex digits
-//! of escapes in capitals, a `%` of no escape as `%25`, dot segments removed. Two spellings of one URI therefore meet the
-//! same rules. The service gets the bytes that the client sent.
+//! Routing, access rules, cache keys, purges and `explain` see the normal form: unreserved characters decoded, hex
+//! digits of escapes in capitals, a `%` of no escape as `%25`, dot segments removed. Two spellings of one URI therefore
+//! meet the same rules. The service gets the bytes that the client sent.
 //!
 //! Some characters have no single reading. `/a%2Fb` is one segment to one server and two to another; some servers drop
-//! `;parameters`, merge slashes, take `\` for `/`, or decode twice. [`readings`] lists what such servers may read, so that
-//! a request can be refused where one of them would meet stricter rules than the route that was found.
+//! `;parameters`, merge slashes, take `\` for `/`, or decode twice. [`readings`] lists what such servers may read, so
+//! that a request can be refused where one of them would meet stricter rules than the route that was found.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -112,8 +112,8 @@ fn without_dots(path: &str) -> String {
     format!("/{}", out.join("/"))
 }
 
-/// What follows a route's path in a request's path, in the bytes that the client sent. `None` if the path is not below the
-/// route's, or has dot segments, which leave no bytes to take.
+/// What follows a route's path in a request's path, in the bytes that the client sent. `None` if the path is not below
+/// the route's, or has dot segments, which leave no bytes to take.
 pub(crate) fn below<'p>(path: &'p str, route: &str) -> Option<&'p str> {
     let route = route.trim_end_matches('/').as_bytes();
     let (mut at, mut matched) = (0, 0);

@@ -55,6 +55,11 @@ pub(crate) trait BodySource {
     fn remaining(&self) -> Option<u64>;
 }
 
+/// Whether a request may have content (RFC 9110 §6.4): its framing does not say that its body is empty.
+pub(crate) fn has_content(body: Option<&dyn BodySource>) -> bool {
+    body.is_some_and(|body| !body.is_ended() && body.remaining() != Some(0))
+}
+
 /// What has been read of a request's body.
 #[derive(Default)]
 pub(crate) struct Received {

@@ -4,11 +4,11 @@
 //! one, an exact path before the longest prefix. A prefix matches on segment boundaries only: `/api` takes `/api` and
 //! `/api/x`, never `/apifoo`. A host whose routes do not match the path leaves it to the next less specific host.
 //!
-//! Matching looks at the normal form of the path ([`crate::path`]), so that `/public/../admin` and `/%61dmin` are requests
-//! for `/admin`; the service gets the target as the client sent it. Where servers may read a path in several ways, and one
-//! reading would meet stricter rules than the route that was found, the request is refused ([`Table::check_readings`]).
+//! Matching looks at the normal form of the path ([`crate::path`]), so that `/public/../admin` and `/%61dmin` are
+//! requests for `/admin`; the service gets the target as the client sent it. Where servers may read a path in several
+//! ways, and one reading would meet stricter rules than the route that was found, the request is refused
+//! ([`Table::check_readings`]).
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -182,11 +182,7 @@ impl Table {
     pub(crate) fn new(serving: Serving, keys: &KeySources, series: impl Fn(&RouteSpec, &str) -> Arc<Series>) -> Self {
         let Serving { services, cgi, lambda, spill, mut routes, errors, settings, local_hosts: _, schedules } = serving;
         routes.retain(|route| route.to.service().is_none_or(|index| index < services.len())); // whoever read them has checked it
-        for route in &mut routes {
-            if let Cow::Owned(path) = normalized(&route.path) {
-                route.path = path;
-            }
-        }
+        routes.iter_mut().for_each(|route| route.path = normalized(&route.path).into_owned());
         let found = |(name, spec)| Some((name, Spill::find(&spec, &services)?));
         let spill = spill.into_iter().filter_map(found).collect();
         let mut table = Self {
@@ -311,7 +307,8 @@ impl Table {
         self.has_guards && path::is_ambiguous(path)
     }
 
-    /// Checks that no server can read in `path` what stricter rules protect than those of `route`, which was found for it.
+    /// Checks that no server can read in `path` what stricter rules protect than those of `route`, which was found for
+    /// it.
     ///
     /// # Errors
     /// A reading with another access rule, limit or refusal; or more readings than are looked up.

@@ -199,8 +199,8 @@ impl Guardian {
         Ok(())
     }
 
-    /// Kills what instances that have ended have left. Waits a moment for what cannot be told yet; if that is too short,
-    /// [`serve`](Self::serve) looks again.
+    /// Kills what instances that have ended have left. Waits a moment for what cannot be told yet; if that is too
+    /// short, [`serve`](Self::serve) looks again.
     async fn sweep(&mut self) {
         for _ in 0..MAX_EXEC_LOOKS {
             self.families.sweep(&self.leaders);

@@ -8,12 +8,13 @@ use pilotlight_exchange::Connection;
 
 use super::forward_auth::{self, Turned};
 use super::inbound::{Looked, Parted};
-use super::{Found, OnItsWay, Waiting, asking, forward, has_content, look};
+use super::{Found, OnItsWay, Waiting, asking, forward, look};
 use crate::admission::refusal::Refusal;
 use crate::admission::{Asker, Gate};
 use crate::body::ResponseBody;
 use crate::client::outgoing::Outgoing;
 use crate::problem::Failure;
+use crate::request_body::has_content;
 use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::timing::{Layer, Moment};

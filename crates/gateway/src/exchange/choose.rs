@@ -13,7 +13,7 @@ use pilotlight_json_fields::{Progress, Scanner};
 
 use super::access::{self, Denied};
 use super::admit::Client;
-use super::{Found, OnItsWay, Waiting, admit, asking, has_content, https, look};
+use super::{Found, OnItsWay, Waiting, admit, asking, https, look};
 use crate::admission::{Asker, Checked, Entered};
 use crate::client::outgoing::Outgoing;
 use crate::deadline::Deadline;
@@ -21,7 +21,7 @@ use crate::head::Head;
 use crate::json_choice::Choice;
 use crate::json_rule::{JsonMiss, JsonRefusal};
 use crate::problem::Failure;
-use crate::request_body::{BodyError, BodySource, ReadError};
+use crate::request_body::{BodyError, BodySource, ReadError, has_content};
 use crate::response::ResponseHead;
 use crate::routes::Route;
 use crate::timing::{Layer, Moment};

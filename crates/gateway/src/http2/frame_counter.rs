@@ -125,9 +125,10 @@ impl FrameCounter {
     /// A frame of a body came, which goes on behind it.
     fn data(&mut self, has_data: bool) -> Result<(), Flood> {
         match has_data {
-            true => Ok(self.useful()),
-            false => self.idle.spend(MAX_IDLE_FRAMES, Flood::IdleFrames),
+            true => self.useful(),
+            false => self.idle.spend(MAX_IDLE_FRAMES, Flood::IdleFrames)?,
         }
+        Ok(())
     }
 
     /// A frame with a request or data came or was sent.

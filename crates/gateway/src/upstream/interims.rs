@@ -1,10 +1,10 @@
-//! Interim responses of a service to one request (RFC 9110 §15.2), counted: they cost it nothing to send, and the worker
-//! that reads them serves others as well.
+//! Interim responses of a service to one request (RFC 9110 §15.2), counted: they cost it nothing to send, and the
+//! worker that reads them serves others as well.
 
 use super::UpstreamError;
 
-/// Interim responses to one request; with one more the exchange has failed. A service that says each ten seconds that it
-/// is still at work may take nearly three hours.
+/// Interim responses to one request; with one more the exchange has failed. A service that says each ten seconds that
+/// it is still at work may take nearly three hours.
 const MAX_INTERIMS: u32 = 1_000;
 /// How many are read in a row before others have their turn.
 const PER_TURN: u32 = 16;
