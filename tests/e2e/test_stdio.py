@@ -185,6 +185,9 @@ class Sessions(StdioCase):
         call = rpc("about", 1)
         self.error(client.post(b"{"), 400, "not JSON")
         self.error(client.post(b"{}"), 400, "not a message of JSON-RPC")
+        for wrong in ({}, [1], True, None):
+            error = self.error(client.post(rpc("about", 1) | {"id": wrong}), 400, "not a message of JSON-RPC")
+            self.assertEqual(error["error"]["code"], -32600)
         self.error(client.post(b"[]"), 400, "a batch")
         self.error(client.post(call, Content_Type="text/plain"), 415, "application/json")
         self.error(client.post(call, accept="text/html"), 406, "accept")
@@ -462,11 +465,40 @@ class Bounds(StdioCase):
         clients = [Mcp(gateway) for _ in range(3)]
         self.assert_status(clients[0].begin(), 200)
         self.assert_status(clients[1].begin(), 200)
+        held = [client.stream(message=rpc("never", 1)) for client in clients[:2]]
         answer = clients[2].begin()
-        self.error(answer, 503, "2 processes run already (stdio.max_processes)")
+        self.error(answer, 503, "2 processes run already and are busy (stdio.max_processes)")
         self.assertEqual(answer.get("retry-after"), "1")
         clients[0].end()
         self.assert_status(clients[2].begin(), 200)
+        for events in held:
+            events.client.close()
+
+    def test_clients_that_never_end_their_sessions_keep_nobody_out(self):
+        """The session that has been unused longest makes room; its client is told to begin anew."""
+        gateway = self.serve(stdio(options={"max_processes": 2}), route())
+        clients = [Mcp(gateway) for _ in range(5)]
+        for client in clients:
+            self.assert_status(client.begin(), 200)
+        for client in clients[:3]:
+            self.error(client.post(rpc("about", 5)), 404, "unused for longest")
+        self.assertEqual([client.result("about")["calls"] for client in clients[3:]], [1, 1])
+        self.assert_status(Mcp(gateway).begin(), 200)
+        self.error(clients[3].post(rpc("about", 6)), 404, "unused for longest")
+
+    def test_who_has_most_sessions_makes_room_first(self):
+        gateway = self.serve(stdio(options={"max_processes": 3}), route(), trust_forwarded=["127.0.0.1"])
+        honest, greedy = Mcp(gateway), [Mcp(gateway) for _ in range(4)]
+        begin = lambda client, address: client.post(  # noqa: E731
+            rpc("initialize", 0, protocolVersion=VERSION, capabilities={}), X_Forwarded_For=address
+        )
+        honest.session = begin(honest, "192.0.2.1").get("mcp-session-id")
+        for client in greedy:
+            answer = begin(client, "192.0.2.2")
+            self.assert_status(answer, 200)
+            client.session = answer.get("mcp-session-id")
+        self.assertEqual(honest.result("about")["calls"], 1)
+        self.assertEqual([client.post(rpc("about", 5)).status for client in greedy], [404, 404, 200, 200])
 
     def test_a_program_that_reads_nothing(self):
         client = self.session()

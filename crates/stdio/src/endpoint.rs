@@ -2,8 +2,8 @@
 
 use crate::crew::Crew;
 use crate::events::EventBody;
-use crate::headers::{self, Accepted, From, LAST_EVENT_ID, REVISION, SESSION, STATELESS, WITH_SESSIONS};
-use crate::message::{Kind, Message, as_line, id_of, parse};
+use crate::headers::{self, Accepted, CLIENT, From, LAST_EVENT_ID, REVISION, SESSION, STATELESS, WITH_SESSIONS};
+use crate::message::{Kind, Malformed, Message, as_line, id_of, parse};
 use crate::reply::{self, code};
 use crate::session::{JSON_WITHIN, Session, Sessions};
 use crate::settings::Mode;
@@ -99,12 +99,13 @@ impl Endpoint {
             return Err(invalid(StatusCode::NOT_ACCEPTABLE, why));
         }
         let messages = parse(body).map_err(|error| {
-            reply::refused(StatusCode::BAD_REQUEST, None, code::PARSE, &format!("the body: {error}"))
+            let code = if error == Malformed::NotJson { code::PARSE } else { code::INVALID };
+            reply::refused(StatusCode::BAD_REQUEST, None, code, &format!("the body: {error}"))
         })?;
         match &*messages {
             [message] if headers::is_stateless(fields, message) => self.stateless(fields, message, accepted).await,
             [message] if message.method() == Some("initialize") && !fields.contains_key(SESSION) => {
-                self.initialize(message, accepted).await
+                self.initialize(fields, message, accepted).await
             }
             messages => {
                 let id = messages.iter().find_map(Message::request_id);
@@ -118,14 +119,15 @@ impl Endpoint {
     }
 
     /// Begins a session.
-    async fn initialize(&self, message: &Message, accepted: Accepted) -> Answered {
+    async fn initialize(&self, fields: &HeaderMap, message: &Message, accepted: Accepted) -> Answered {
         let id = message.request_id();
-        let Some(place) = self.turns.place().await else {
+        let Some(place) = self.turns.place(|| self.sessions.make_room()).await else {
             let most = self.crew.settings.options.max_processes;
-            let why = format!("{most} processes run already (stdio.max_processes): no further session can begin");
+            let why = format!("{most} processes run already and are busy (stdio.max_processes): no session can begin");
             return Err(reply::refused(StatusCode::SERVICE_UNAVAILABLE, id, code::BUSY, &why).into());
         };
-        let session = self.sessions.start(&self.crew, place).map_err(|error| {
+        let client = headers::text(fields, &CLIENT).unwrap_or_default();
+        let session = self.sessions.start(&self.crew, place, client).map_err(|error| {
             eprintln!("pilotlight: error: {error}");
             reply::refused(StatusCode::BAD_GATEWAY, id, code::ENDED, &error.to_string())
         })?;

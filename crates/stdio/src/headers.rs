@@ -11,6 +11,8 @@ use crate::message::Message;
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(crate) const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Whose requests they are, as the gateway says.
+pub(crate) const CLIENT: HeaderName = HeaderName::from_static("x-forwarded-for");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -84,13 +85,12 @@ pub(crate) fn parse(text: Bytes) -> Result<Vec<Message>, Malformed> {
     }
 }
 
-fn batch(text: &[u8]) -> Result<Vec<Message>, Malformed> {
-    let values: Vec<Value> = serde_json::from_slice(text).map_err(|_| Malformed::NotJson)?;
+fn batch(text: &Bytes) -> Result<Vec<Message>, Malformed> {
+    let values: Vec<&RawValue> = serde_json::from_slice(text).map_err(|_| Malformed::NotJson)?;
     if values.is_empty() || values.len() > MAX_BATCH {
         return Err(Malformed::Batch);
     }
-    let is_object = |value: &Value| if value.is_object() { Ok(value.to_string()) } else { Err(Malformed::NotRpc) };
-    values.iter().map(|value| one(is_object(value)?.into())).collect()
+    values.iter().map(|value| one(text.slice_ref(value.get().as_bytes()))).collect()
 }
 
 fn one(text: Bytes) -> Result<Message, Malformed> {
@@ -101,7 +101,12 @@ fn one(text: Bytes) -> Result<Message, Malformed> {
     if jsonrpc != "2.0" {
         return Err(Malformed::NotRpc);
     }
-    let id = id.and_then(|Scalar(id)| id).filter(|id| id.is_string() || id.is_number());
+    // What has an id waits for an answer: with an id of another kind it is no notification, but nothing at all.
+    let id = match id {
+        None => None,
+        Some(Scalar(Some(id))) => Some(id),
+        Some(Scalar(None)) => return Err(Malformed::NotRpc),
+    };
     let (kind, known) = match (method, id, result, error) {
         (Some(method), Some(id), None, None) => (Kind::Request { id, method: method.into_owned() }, params),
         (Some(method), None, None, None) => (Kind::Notification { method: method.into_owned() }, params),
@@ -141,6 +146,7 @@ fn one_line(text: Bytes) -> Bytes {
 struct Envelope<'a> {
     #[serde(borrow)]
     jsonrpc: Cow<'a, str>,
+    #[serde(default, deserialize_with = "present")]
     id: Option<Scalar>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
@@ -150,9 +156,9 @@ struct Envelope<'a> {
     error: Option<Known>,
 }
 
-/// A result may be `null`, and is there then all the same.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Known>, D::Error> {
-    Known::deserialize(deserializer).map(Some)
+/// A member may be `null`, and is there then all the same.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// Members of an object that are looked at; everything else is skipped, and so is whatever is no object.
@@ -310,6 +316,10 @@ mod tests {
             r#"{"jsonrpc":"2.0","result":1}"#,
             r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":{},"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":[1],"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":true,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#,
             "17",
             "[1]",
         ] {
@@ -337,6 +347,10 @@ mod tests {
         let text = r#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"b"}]"#;
         let all = parse(Bytes::from_static(text.as_bytes())).unwrap();
         assert_eq!(all.iter().map(|one| one.method().unwrap()).collect::<Vec<_>>(), ["a", "b"]);
+        // As they came: numbers of any length, members in their order.
+        let one = r#"{"z":1e400,"jsonrpc":"2.0","params":{"b":123456789012345678901234567890,"a":1.10},"method":"b"}"#;
+        let all = parse(format!("[ {one} ,\n{one}]").into()).unwrap();
+        assert_eq!(all.iter().map(|one| &one.text[..]).collect::<Vec<_>>(), [one.as_bytes(); 2]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use pilotlight_pipe::Body;
 use serde_json::Value;
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
@@ -37,6 +38,8 @@ const MAX_REMEMBERED: usize = 256;
 pub(crate) enum Ended {
     #[error("the client has ended it")]
     Deleted,
+    #[error("it was unused for longest when another client began one (stdio.max_processes)")]
+    Displaced,
     #[error("it was idle for {0:?} (idle_timeout)")]
     Idle(Duration),
     #[error("the service was stopped")]
@@ -64,11 +67,14 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: String,
+    /// Whose it is, as the gateway says.
+    client: Box<str>,
     input: mpsc::Sender<Bytes>,
     state: Mutex<State>,
     /// A client was sent something.
     room: Notify,
     deleted: Notify,
+    displaced: Notify,
 }
 
 #[derive(Debug)]
@@ -78,6 +84,8 @@ struct State {
     used: Instant,
     /// The revision of MCP that was agreed on.
     revision: Option<String>,
+    /// It makes room for another one.
+    is_displaced: bool,
 }
 
 impl Sessions {
@@ -99,11 +107,13 @@ impl Sessions {
         self: &Arc<Self>,
         crew: &Crew,
         place: OwnedSemaphorePermit,
+        client: &str,
     ) -> Result<Arc<Session>, NotStarted> {
         let (input, lines) = mpsc::channel(MAX_UNREAD);
         let streams = Streams::new(crew.settings.options.replay_buffer);
-        let state = Mutex::new(State { streams, used: Instant::now(), revision: None });
-        let session = Arc::new(Session { id: new_id(), input, state, room: Notify::new(), deleted: Notify::new() });
+        let state = Mutex::new(State { streams, used: Instant::now(), revision: None, is_displaced: false });
+        let (room, deleted, displaced) = <_>::default();
+        let session = Arc::new(Session { id: new_id(), client: client.into(), input, state, room, deleted, displaced });
         let run = Run {
             session: Arc::clone(&session),
             sessions: Arc::clone(self),
@@ -115,6 +125,26 @@ impl Sessions {
         crew.start(place, |member| run.run(member, lines))?;
         locked(&self.open).insert(session.id.clone(), Arc::clone(&session));
         Ok(session)
+    }
+
+    /// Ends one session that waits for no answer, so that another one can begin: of the client with the most, one that
+    /// nobody listens to rather than one that somebody does, the one that has been unused longest.
+    ///
+    /// Most clients never end theirs. Without this, the first to come would have all the places until `idle_timeout`.
+    pub(crate) fn make_room(&self) {
+        let open = locked(&self.open);
+        let mut held: HashMap<&str, usize> = HashMap::new();
+        open.values().for_each(|session| *held.entry(&session.client).or_default() += 1);
+        let rank = |session: &Arc<Session>| {
+            let state = locked(&session.state);
+            let may_end = state.streams.open_requests() == 0 && !state.is_displaced;
+            may_end.then(|| (Reverse(held[&*session.client]), state.streams.has_listener(), state.used))
+        };
+        let ranked = open.values().filter_map(|session| Some((rank(session)?, session)));
+        if let Some((_, session)) = ranked.min_by_key(|(rank, _)| *rank) {
+            locked(&session.state).is_displaced = true;
+            session.displaced.notify_one();
+        }
     }
 
     /// Streams that no request waits for end.
@@ -296,7 +326,7 @@ impl Run {
         self.sessions.forget(&self.session.id, why);
         let text = format!("the session has ended: {why}");
         locked(&self.session.state).streams.close(|id| reply::error(Some(id), code::ENDED, &text));
-        if !matches!(why, Ended::Deleted | Ended::Idle(_) | Ended::Stopped) {
+        if !matches!(why, Ended::Deleted | Ended::Displaced | Ended::Idle(_) | Ended::Stopped) {
             eprintln!("pilotlight: warning: {text}");
         }
         member.program.end(self.stop).await;
@@ -326,6 +356,7 @@ impl Run {
                     }
                 }
                 () = self.session.deleted.notified() => return Ended::Deleted,
+                () = self.session.displaced.notified() => return Ended::Displaced,
                 () = left(leaving) => return Ended::Stopped,
             }
         }

@@ -192,6 +192,11 @@ impl Streams {
         self.held <= self.budget
     }
 
+    /// Whether a client reads the stream of the GET.
+    pub(crate) fn has_listener(&self) -> bool {
+        self.streams.get(&GENERAL).is_some_and(|general| general.reader.is_some())
+    }
+
     pub(crate) fn open_requests(&self) -> usize {
         self.streams.values().map(|stream| stream.waiting.len()).sum()
     }
@@ -219,7 +224,7 @@ impl Streams {
         }
         let mut open = self.streams.iter().rev().filter(|(_, one)| !one.waiting.is_empty());
         let (latest, another) = (open.next(), open.next());
-        let is_read = self.streams.get(&GENERAL).is_some_and(|one| one.reader.is_some());
+        let is_read = self.has_listener();
         match (latest, another) {
             (None, _) => GENERAL,
             (Some(_), Some(_)) if is_read => GENERAL,

@@ -188,13 +188,15 @@ impl Turns {
         Ok(process)
     }
 
-    /// A place for a process that is none of these. One of them that has nothing to do makes room.
-    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
+    /// A place for a process that is none of these. One of them that has nothing to do makes room, or else `make_room`
+    /// is called.
+    pub(crate) async fn place(&self, make_room: impl FnOnce()) -> Option<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(&self.crew.places).try_acquire_owned() {
             return Some(place);
         }
-        if let Some(process) = self.take_free() {
-            let _ = process.try_send(Order::Leave); // it ends already
+        match self.take_free() {
+            Some(process) => drop(process.try_send(Order::Leave)), // it ends already
+            None => make_room(),
         }
         // Or a session that has ended, whose process has not.
         timeout(MAKE_ROOM_WAIT, Arc::clone(&self.crew.places).acquire_owned()).await.ok()?.ok()
