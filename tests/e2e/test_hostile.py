@@ -185,6 +185,23 @@ class Services(Scripted):
         self.assertIn("sent more than 1000 interim responses", problem["detail"])
         self.assertEqual(gateway.get("/").body, b"mine")
 
+    def test_an_answer_before_the_end_of_the_body_says_that_the_connection_ends(self):
+        """RFC 9112 §9.6: nobody reads the rest, so the client must not send its next request behind it."""
+
+        def handler(peer):
+            while peer.head():
+                peer.send(answer(b"early"))
+
+        gateway, _ = self.gateway_to(handler)
+        chunk = b"9000\r\n" + b"x" * 0x8800
+        for framing, piece in ((b"Content-Length: 100000", b"x" * 10), (b"Transfer-Encoding: chunked", chunk)):
+            for _ in range(10):
+                with gateway.client(timeout=5) as client:
+                    client.send(b"POST / HTTP/1.1\r\nHost: a\r\n" + framing + b"\r\n\r\n" + piece)
+                    got = client.answer()
+                    self.assertEqual((got.status, got.body, got.get("connection")), (200, b"early", "close"))
+                    self.assertTrue(client.ended())
+
     def test_a_204_with_a_body_does_not_answer_the_next_request(self):
         def handler(peer):
             for number, _ in enumerate(iter(peer.head, b"")):

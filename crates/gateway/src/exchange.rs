@@ -392,7 +392,9 @@ impl Waiting {
                 false => seen.change(route, &mut response, &mut body),
             }
         }
-        response.closes |= connection != Connection::Keep || worker.is_leaving();
+        // RFC 9112 §9.6: a client that still sends when the service has answered is told that it is not read for ever.
+        let still_sends = !is_ours && !record.has_received_all();
+        response.closes |= still_sends || connection != Connection::Keep || worker.is_leaving();
         (response, Outgoing::new(body, deadline, self.guard))
     }
 
