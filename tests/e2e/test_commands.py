@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import tempfile
+import termios
 import unicodedata
 import unittest
 import unittest.mock
 from pathlib import Path
 
 import forger
-from harness import BINARY, HERE, PYTHON, Gateway, TestCase, config, route, service, setUpModule
+from harness import BINARY, HERE, PYTHON, Gateway, TestCase, config, eventually, route, service, setUpModule
 
 __all__ = ["setUpModule"]
 
@@ -397,6 +398,36 @@ class Projects(TestCase):
             self.assert_status(gateway.get("/pid"), 200)
             gateway.stop()
             self.assertEqual(list(self.runtime.glob("pilotlight-*")), [], "something is left of it")
+
+
+class Background(TestCase):
+    """Whoever starts it so that signals do not reach it is not overruled (`nohup pilotlight run &`)."""
+
+    def test_what_was_to_be_ignored_is_ignored(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="pilotlight-nohup-")))
+        file, listener, log = folder / "pilotlight.toml", folder / "http.sock", folder / "log"
+        file.write_text(config(service(), route(), ADMIN.replace("@FOLDER@", str(folder)), listen=f"unix:{listener}"))
+        master, terminal = pty.openpty()
+
+        def nohup():
+            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+        with log.open("wb") as output:
+            command, files = [BINARY, "run", "--config", file], {"stdin": terminal, "stdout": output, "stderr": output}
+            gateway = subprocess.Popen(command, **files, start_new_session=True, preexec_fn=nohup)
+        self.addCleanup(gateway.wait, 20)
+        self.addCleanup(gateway.terminate)
+        os.close(terminal)
+        self.assertTrue(eventually(listener.exists, 20), log.read_text())
+        os.kill(gateway.pid, signal.SIGINT)
+        os.close(master)  # the end of the terminal, of which SIGHUP tells
+        self.assert_eventually(lambda: "reload" in log.read_text(), log.read_text(), 20)
+        self.assertIsNone(gateway.poll(), log.read_text())
+        asked = Unix(listener)
+        asked.request("GET", "/pid")
+        self.assertEqual(asked.getresponse().status, 200)
 
 
 class EmptyFiles(TestCase):

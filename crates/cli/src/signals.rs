@@ -43,13 +43,19 @@ pub(crate) struct Signals {
     hangup: Signal,
     upgrade: Signal,
     orders: UnboundedReceiver<Order>,
-    /// It was started on a terminal.
+    /// It was started on a terminal, and not so that it outlives it (`nohup`).
     terminal: bool,
+    /// SIGINT is for somebody else: a shell has started this in the background.
+    is_background: bool,
 }
 
 impl Signals {
     pub(crate) fn install(orders: UnboundedReceiver<Order>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let ignored = ignored_signals(); // before that is changed
+        let ignores = |signal: rustix::process::Signal| ignored & 1 << (signal.as_raw() - 1) != 0;
+        let terminal = has_terminal() && !ignores(rustix::process::Signal::HUP);
+        let is_background = ignores(rustix::process::Signal::INT);
         let [interrupt, terminate, hangup, upgrade] = {
             let _context = runtime.enter();
             let one = |kind: SignalKind| signal(kind);
@@ -60,17 +66,20 @@ impl Signals {
                 one(SignalKind::user_defined2())?,
             ]
         };
-        Ok(Self { runtime, interrupt, terminate, hangup, upgrade, orders, terminal: has_terminal() })
+        Ok(Self { runtime, interrupt, terminate, hangup, upgrade, orders, terminal, is_background })
     }
 
     /// Waits for the next one.
     pub(crate) fn next(&mut self) -> SignalEvent {
-        let Self { runtime, interrupt, terminate, hangup, upgrade, orders, terminal } = self;
+        let Self { runtime, interrupt, terminate, hangup, upgrade, orders, terminal, is_background } = self;
         runtime.block_on(async {
             loop {
                 return tokio::select! {
                     biased;
-                    _ = interrupt.recv() => SignalEvent::Stop("interrupted"),
+                    _ = interrupt.recv() => match *is_background {
+                        true => continue,
+                        false => SignalEvent::Stop("interrupted"),
+                    },
                     _ = terminate.recv() => SignalEvent::Stop("told to end (SIGTERM)"),
                     _ = hangup.recv() => match *terminal && !has_terminal() {
                         true => SignalEvent::Stop("the terminal is gone (SIGHUP)"),
@@ -88,16 +97,32 @@ impl Signals {
 
     /// Waits for something else, or to be told to end.
     pub(crate) fn until<T>(&mut self, other: impl Future<Output = T>) -> Result<T, &'static str> {
-        let Self { runtime, interrupt, terminate, .. } = self;
+        let Self { runtime, interrupt, terminate, is_background, .. } = self;
+        let interrupted = async {
+            loop {
+                interrupt.recv().await;
+                if !*is_background {
+                    return;
+                }
+            }
+        };
         runtime.block_on(async {
             tokio::select! {
                 biased;
-                _ = interrupt.recv() => Err("interrupted"),
+                () = interrupted => Err("interrupted"),
                 _ = terminate.recv() => Err("told to end (SIGTERM)"),
                 value = other => Ok(value),
             }
         })
     }
+}
+
+/// The signals that whoever started this process has it ignore, a bit for each, the lowest for signal 1. They stay
+/// without effect where they would end it. Elsewhere than on Linux nobody is asked.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Whether this process has a terminal that would send it SIGHUP, as one that closes does. Everybody else means a

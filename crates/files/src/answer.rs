@@ -206,18 +206,21 @@ impl Lookup<'_> {
         let opened = root.get(names).inspect_err(|_| self.folder.forget(names))?;
         let Opened::File(file, stat) = opened else { return Ok(Found::Folder) };
         let known = self.folder.known(names);
-        let content_type = media_type::of(names);
+        let content_type = media_type::of(names, &self.folder.options.types);
+        let coding = media_type::is_gzip(names).then_some(Coding::Gzip);
         let cache_control = caching::of(names, &content_type, &self.folder.options.cache_control);
         let version = Version::of(&stat);
-        let gains = gains(content_type.as_bytes());
+        let gains = coding.is_none() && gains(content_type.as_bytes());
         let beside = if gains { beside(&root, names, &version) } else { Vec::new() };
         let compress = self.request.compress.filter(|options| {
-            options.takes(content_type.as_bytes()) && (options.min_size..=MAX_SMALL).contains(&version.size)
+            coding.is_none()
+                && options.takes(content_type.as_bytes())
+                && (options.min_size..=MAX_SMALL).contains(&version.size)
         });
         let described = Described {
             content_type: &content_type,
             cache_control: cache_control.as_ref(),
-            coding: None,
+            coding,
             varies: !beside.is_empty() || compress.is_some(),
         };
         let (known, now) = (known.as_deref(), self.request.now);

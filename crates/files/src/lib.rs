@@ -35,7 +35,7 @@ mod version;
 
 pub use answer::{Answer, Body, FileError, Request, RequestFields};
 pub use cache::FileCache;
-pub use options::{CacheRule, FilesOptions, Listing, NotAPattern};
+pub use options::{FileRule, FilesOptions, Listing, NotAPattern};
 pub use reader::{Changed, Cold, Reader, Segment, Sendable};
 pub use script::{Place, Script, ScriptOptions, ScriptPattern};
 pub use target::{MAX_NAME, MAX_PATH, is_file_path};

@@ -2,14 +2,28 @@
 
 use http::HeaderValue;
 
-/// That of a file with this name.
-pub(crate) fn of(name: &str) -> HeaderValue {
-    let octets = HeaderValue::from_static("application/octet-stream");
-    // Not in the table, or as what they were before.
-    if name.ends_with(".map") {
-        return HeaderValue::from_static("application/json"); // of bundlers: JSON
+use crate::options::FileRule;
+
+/// Where the table has another type than IANA's registry, or none, or one that browsers do not take.
+const OTHERS: [(&str, &str); 7] = [
+    ("cjs", "text/javascript"),
+    ("map", "application/json"), // of bundlers
+    ("obj", "model/obj"),
+    ("rpm", "application/x-rpm"),
+    ("stl", "model/stl"),
+    ("svgz", "image/svg+xml"),
+    ("ts", "video/mp2t"),
+];
+
+/// That of the file at a path: what the rules say, or what its ending is for.
+pub(crate) fn of(path: &str, rules: &[FileRule]) -> HeaderValue {
+    if let Some(value) = FileRule::value_for(rules, path) {
+        return value.clone();
     }
-    let Some(guess) = mime_guess::from_path(name).first_raw() else { return octets };
+    let octets = HeaderValue::from_static("application/octet-stream");
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let other = OTHERS.iter().find(|(other, _)| ending.eq_ignore_ascii_case(other)).map(|(_, kind)| *kind);
+    let Some(guess) = other.or_else(|| mime_guess::from_path(path).first_raw()) else { return octets };
     match guess {
         "text/html" => HeaderValue::from_static("text/html; charset=utf-8"),
         "text/javascript" | "application/javascript" => HeaderValue::from_static("text/javascript; charset=utf-8"),
@@ -18,13 +32,29 @@ pub(crate) fn of(name: &str) -> HeaderValue {
     }
 }
 
+/// Whether the bytes of a file are compressed, and its type that of what is in them.
+pub(crate) fn is_gzip(path: &str) -> bool {
+    path.len() > 5 && path.as_bytes()[path.len() - 5..].eq_ignore_ascii_case(b".svgz")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[track_caller]
     fn check(name: &str, expected: &str) {
-        assert_eq!(of(name), expected, "{name}");
+        assert_eq!(of(name, &[]), expected, "{name}");
+    }
+
+    #[test]
+    fn rules_come_first() {
+        let rules = [("*.ts", "text/plain"), ("live/*", "video/x")]
+            .map(|(pattern, value)| FileRule::new(pattern, HeaderValue::from_static(value)).unwrap());
+        for (path, expected) in
+            [("a.ts", "text/plain"), ("live/1.ts", "video/x"), ("a.txt", "text/plain; charset=utf-8")]
+        {
+            assert_eq!(of(path, &rules), expected, "{path}");
+        }
     }
 
     #[test]
@@ -44,6 +74,12 @@ mod tests {
         check("a.pdf", "application/pdf");
         check("app.js.map", "application/json");
         check("site.webmanifest", "application/manifest+json");
+        check("a.svgz", "image/svg+xml");
+        check("a.cjs", "text/javascript; charset=utf-8");
+        check("a.STL", "model/stl");
+        check("a.obj", "model/obj");
+        check("a.rpm", "application/x-rpm");
+        check("live/1.ts", "video/mp2t");
         check("noending", "application/octet-stream");
     }
 }

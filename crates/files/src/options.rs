@@ -16,12 +16,14 @@ pub struct FilesOptions {
     /// Whether a folder without an index is shown as a list of its files.
     pub listing: Listing,
     /// `Cache-Control` by path; the longest pattern that matches counts.
-    pub cache_control: Vec<CacheRule>,
+    pub cache_control: Vec<FileRule>,
+    /// `Content-Type` by path, likewise.
+    pub types: Vec<FileRule>,
 }
 
 impl FilesOptions {
-    /// Most rules of `cache_control`.
-    pub const MAX_CACHE_RULES: usize = 64;
+    /// Most rules of `cache_control`, and of `types`.
+    pub const MAX_RULES: usize = 64;
 
     /// A folder with default settings.
     #[must_use]
@@ -32,6 +34,7 @@ impl FilesOptions {
             fallback: None,
             listing: Listing::Off,
             cache_control: Vec::new(),
+            types: Vec::new(),
         }
     }
 }
@@ -46,9 +49,9 @@ pub enum Listing {
     On,
 }
 
-/// `Cache-Control` of the files that a pattern matches.
+/// What a field says of the files that a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CacheRule {
+pub struct FileRule {
     pattern: String,
     /// What the field says.
     pub value: HeaderValue,
@@ -65,7 +68,7 @@ pub enum NotAPattern {
     Slash,
 }
 
-impl CacheRule {
+impl FileRule {
     /// `*` in the pattern stands for any characters, slashes too; it is compared with the whole path below the folder.
     ///
     /// # Errors
@@ -81,7 +84,13 @@ impl CacheRule {
         &self.pattern
     }
 
-    pub(crate) fn matches(&self, path: &str) -> bool {
+    /// What the rules say of the file at a path: the longest pattern counts.
+    pub(crate) fn value_for<'a>(rules: &'a [Self], path: &str) -> Option<&'a HeaderValue> {
+        let matching = rules.iter().filter(|rule| rule.matches(path));
+        matching.max_by_key(|rule| rule.pattern.len()).map(|rule| &rule.value)
+    }
+
+    fn matches(&self, path: &str) -> bool {
         glob(&self.pattern, path)
     }
 }
@@ -121,7 +130,7 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: &str, path: &str, expected: bool) {
-        let rule = CacheRule::new(pattern, HeaderValue::from_static("x")).unwrap();
+        let rule = FileRule::new(pattern, HeaderValue::from_static("x")).unwrap();
         assert_eq!(rule.matches(path), expected, "{pattern} {path}");
     }
 
@@ -144,7 +153,7 @@ mod tests {
     #[test]
     fn no_patterns() {
         let value = HeaderValue::from_static("x");
-        assert_eq!(CacheRule::new("", value.clone()), Err(NotAPattern::Empty));
-        assert_eq!(CacheRule::new("/assets/*", value), Err(NotAPattern::Slash));
+        assert_eq!(FileRule::new("", value.clone()), Err(NotAPattern::Empty));
+        assert_eq!(FileRule::new("/assets/*", value), Err(NotAPattern::Slash));
     }
 }

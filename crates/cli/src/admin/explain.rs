@@ -217,9 +217,11 @@ fn files(files: &Value, fact: &mut impl FnMut(&str, &str)) {
     if files["listing"] == true {
         fact("listing", "folders without an index are listed");
     }
-    for (index, rule) in files["cache_control"].as_array().into_iter().flatten().enumerate() {
-        let rule = format!("{}: {}", string(&rule["pattern"]), string(&rule["value"]));
-        fact(if index == 0 { "rules" } else { "" }, &rule);
+    for (name, key) in [("rules", "cache_control"), ("types", "types")] {
+        for (index, rule) in files[key].as_array().into_iter().flatten().enumerate() {
+            let rule = format!("{}: {}", string(&rule["pattern"]), string(&rule["value"]));
+            fact(if index == 0 { name } else { "" }, &rule);
+        }
     }
 }
 

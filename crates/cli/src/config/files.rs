@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pilotlight_gateway::{CacheRule, FilesOptions, Listing, is_file_path};
+use pilotlight_gateway::{FileRule, FilesOptions, Listing, is_file_path};
 use toml::de::DeValue;
 
 use super::diagnostic::{Code, Diagnostic, Span};
@@ -34,7 +34,11 @@ pub(super) fn read(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>
     section.set("fallback", |field| path(field).map(Some), &mut options.fallback, found);
     let listing = |field: &Field<'_>| field.boolean().map(|on| if on { Listing::On } else { Listing::Off });
     section.set("listing", listing, &mut options.listing, found);
-    options.cache_control = section.field("cache_control").map(|field| rules(&field, found)).unwrap_or_default();
+    let mut rules =
+        |key, value: Value| section.field(key).map(|field| rules(key, &field, value, found)).unwrap_or_default();
+    let cache_control = rules("cache_control", Value { is_valid: |_| true, example: "public, max-age=3600" });
+    let types = rules("types", Value { is_valid: is_media_type, example: "text/plain; charset=utf-8" });
+    (options.cache_control, options.types) = (cache_control, types);
     root.map(|_| options)
 }
 
@@ -65,28 +69,41 @@ pub(super) fn path(field: &Field<'_>) -> Result<String, Diagnostic> {
     )))
 }
 
-fn rules(field: &Field<'_>, found: &mut Vec<Diagnostic>) -> Vec<CacheRule> {
+/// What the rules of a key say.
+#[derive(Clone, Copy)]
+struct Value {
+    is_valid: fn(&str) -> bool,
+    example: &'static str,
+}
+
+/// `TYPE/SUBTYPE`, and parameters (RFC 9110 §8.3.1).
+fn is_media_type(text: &str) -> bool {
+    let is_token = |text: &str| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+    };
+    let essence = text.split(';').next().unwrap_or(text).trim_end();
+    essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
+}
+
+fn rules(key: &str, field: &Field<'_>, wanted: Value, found: &mut Vec<Diagnostic>) -> Vec<FileRule> {
     let Some(table) = field.value.as_table() else {
         found.push(field.wrong_type());
         return Vec::new();
     };
-    if table.len() > FilesOptions::MAX_CACHE_RULES {
-        let message = format!(
-            "`cache_control` has {} entries; at most {} are allowed",
-            table.len(),
-            FilesOptions::MAX_CACHE_RULES
-        );
+    if table.len() > FilesOptions::MAX_RULES {
+        let message = format!("`{key}` has {} entries; at most {} are allowed", table.len(), FilesOptions::MAX_RULES);
         found.push(Diagnostic::error(Code::OutOfRange, field.at.clone(), message));
         return Vec::new();
     }
     let rule = |pattern: &str, at: &Span, field: &Field<'_>| {
         let value = field.string()?;
-        let value = value.parse().ok().filter(|_| !value.is_empty()).ok_or_else(|| {
-            let help = "write it as the field is sent, for example \"public, max-age=3600\"";
+        let is_valid = !value.is_empty() && (wanted.is_valid)(value);
+        let value = value.parse().ok().filter(|_| is_valid).ok_or_else(|| {
+            let help = format!("write it as the field is sent, for example \"{}\"", wanted.example);
             field.rejected(Rejected::help(format!("{} cannot be the value of a field", shown(value)), help))
         })?;
-        CacheRule::new(pattern, value).map_err(|why| {
-            let message = format!("`cache_control`: the pattern {} {why}", shown(pattern));
+        FileRule::new(pattern, value).map_err(|why| {
+            let message = format!("`{key}`: the pattern {} {why}", shown(pattern));
             Diagnostic::error(Code::BadValue, at.clone(), message).help("for example \"assets/*\", or \"*.html\"")
         })
     };

@@ -182,6 +182,7 @@ pub const ROUTE_FILES: &[Key] = &[
     key("fallback", "the path of a file", "\"index.html\"", &["try_files", "spa", "not_found"]),
     key("listing", TRUE_OR_FALSE, "true", &["autoindex", "browse", "list"]),
     key("cache_control", "a table of strings", "{ \"assets/*\" = \"max-age=3600\" }", &["expires", "headers"]),
+    key("types", "a table of strings", "{ \"*.ts\" = \"text/plain\" }", &["mime_types", "content_types", "charset"]),
 ];
 
 /// The keys of `[routes.compress]`.
