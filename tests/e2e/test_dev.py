@@ -192,6 +192,17 @@ class Saves(unittest.TestCase):
         self.assertIsNotNone(shutil.which("node"))
         self.sees_saves({"package.json": '{"scripts": {"dev": "node server.js"}}'}, "server.js", NODE, "Node project")
 
+    def test_a_program_with_a_port_of_its_own(self):
+        """It does not look at PORT, as the first page of its framework has it."""
+        port = free_port()
+        source = f'require("http").createServer((_, answer) => answer.end("%s")).listen({port});\n'
+        with Dev({"package.json": '{"scripts": {"start": "node server.js"}}', "server.js": source % "one"}) as dev:
+            self.assertEqual(dev.text(), "one")
+            dev.said(rf"is ready after .* ms, at .*:{port} and not at its \$PORT")
+            for number in range(3):
+                dev.write("server.js", source % f"save {number}")
+                dev.until(f"save {number}")
+
     def test_a_module_that_exports_fetch(self):
         node = ROOT / "sdk" / "node"
         installed = {"node_modules/pilotlight": node, "node_modules/.bin/pilotlight-serve": node / "bin" / "serve.js"}

@@ -254,8 +254,7 @@ fn look(
         return Found::route(worker, route, head, client.hop(head), None);
     }
     compress::normalise_head(route, head);
-    let now = worker.clock.timestamp(timeline.last());
-    let offered = offered(route, head);
+    let (now, offered) = (worker.clock.timestamp(timeline.last()), offered(route, head));
     // RFC 8441 §4: a stream that is to become another protocol is nothing else, where it cannot.
     if offered.is_none() && head.version == Version::HTTP_2 && head.has(&UPGRADE) {
         return Found::Refused(Some(Arc::clone(route)), Failure::UpgradeNotAllowed);
@@ -392,9 +391,8 @@ impl Waiting {
                 false => seen.change(route, &mut response, &mut body),
             }
         }
-        // RFC 9112 §9.6: a client that still sends when the service has answered is told that it is not read for ever.
-        let still_sends = !is_ours && !record.has_received_all();
-        response.closes |= still_sends || connection != Connection::Keep || worker.is_leaving();
+        response.closes |= connection != Connection::Keep || worker.is_leaving();
+        response.closes |= !is_ours && !record.has_received_all(); // RFC 9112 §9.6: the rest is not read for ever
         (response, Outgoing::new(body, deadline, self.guard))
     }
 

@@ -24,6 +24,8 @@ pub struct Instance {
     service: ServiceId,
     number: u64,
     endpoint: OnceLock<Endpoint>,
+    /// Where it is instead.
+    moved: OnceLock<Endpoint>,
     answered: AtomicBool,
     drain_announced: AtomicBool,
     idle_noticed: AtomicBool,
@@ -135,6 +137,7 @@ impl Instance {
             service,
             number,
             endpoint: endpoint.map(OnceLock::from).unwrap_or_default(),
+            moved: OnceLock::new(),
             answered: AtomicBool::new(false),
             drain_announced: AtomicBool::new(false),
             idle_noticed: AtomicBool::new(false),
@@ -165,12 +168,25 @@ impl Instance {
     /// Where it is spoken to. Before it is ready this may be an address at which nobody is.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        self.endpoint.get().unwrap_or(&NOWHERE)
+        self.moved.get().or_else(|| self.endpoint.get()).unwrap_or(&NOWHERE)
     }
 
     /// The first call counts.
     pub(crate) fn set_endpoint(&self, endpoint: Endpoint) {
         let _ = self.endpoint.set(endpoint);
+    }
+
+    /// It listens there, and not where it was told to. To be called before anybody is sent there.
+    pub(crate) fn move_to(&self, address: SocketAddr) {
+        let _ = self.moved.set(Endpoint::Http(Address::Tcp(address)));
+    }
+
+    /// Where it listens, if that is not where it was told to.
+    pub(crate) fn moved_to(&self) -> Option<SocketAddr> {
+        match self.moved.get()? {
+            Endpoint::Http(Address::Tcp(address)) => Some(*address),
+            _ => None,
+        }
     }
 
     /// When it reached the steps of its start; none before it is ready.

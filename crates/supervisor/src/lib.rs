@@ -55,6 +55,7 @@ mod isolation;
 pub mod limits;
 mod lineage;
 mod listener;
+mod listening;
 mod log;
 mod memory;
 mod notice;
@@ -93,8 +94,8 @@ pub use service::{GivenAway, Service};
 pub use service_id::ServiceId;
 pub use spec::{
     ContainerOptions, ContainerSource, ContainerSpec, EarlyRequests, ExpectedStatus, HealthCheck, HttpSocket,
-    ImageSpec, InheritEnv, MinInstances, Preload, PreloadAt, Program, Pull, ServiceSpec, Spare, SupervisorOptions,
-    Transport,
+    ImageSpec, InheritEnv, MinInstances, OtherPort, Preload, PreloadAt, Program, Pull, ServiceSpec, Spare,
+    SupervisorOptions, Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
 pub use status::{

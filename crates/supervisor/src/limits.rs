@@ -64,6 +64,10 @@ pub const BACKLOG: i32 = 4096;
 pub const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 /// Pause after `accept` failed (no descriptors left, for example).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// After this time it is looked whether a service listens elsewhere than on its `PORT`.
+pub const OTHER_PORT_LOOK: Duration = Duration::from_secs(2);
+/// The same where an earlier instance was spoken to elsewhere; doubled after each look.
+pub const NEXT_OTHER_PORT_LOOK: Duration = Duration::from_millis(20);
 /// How long the first request may take to connect to a new instance before the supervisor connects itself, to see
 /// whether it accepts.
 pub const CONNECT_BY_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);

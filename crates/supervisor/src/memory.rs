@@ -24,7 +24,8 @@ pub(crate) fn of_tree(pid: i32, limit: u64) -> Option<u64> {
     Some(processes.iter().filter_map(|pid| proportional(*pid).or_else(|| self::resident(*pid))).sum())
 }
 
-fn tree(pid: i32) -> Vec<i32> {
+/// The process and all below it, [`MAX_PROCESSES`] at most.
+pub(crate) fn tree(pid: i32) -> Vec<i32> {
     let mut found = vec![pid];
     let mut next = 0;
     while next < found.len() && found.len() < MAX_PROCESSES {

@@ -22,6 +22,7 @@ mod groups;
 mod instance_record;
 mod memory;
 mod orphans;
+mod other_port;
 mod outputs;
 mod pipe;
 mod process_group;

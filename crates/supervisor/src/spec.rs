@@ -65,6 +65,8 @@ pub struct ServiceSpec {
     /// A Python program's instances are forked from a parent that has imported this, unless `isolation` asks for
     /// anything. Default `None`.
     pub preload: Option<Preload>,
+    /// What becomes of it if it listens elsewhere than on its `PORT`. Default [`OtherPort::Named`].
+    pub other_port: OtherPort,
     /// Whether requests are given to an instance that does not accept yet. Default [`EarlyRequests::Given`].
     pub early_requests: EarlyRequests,
     /// Whether it runs without being asked for.
@@ -249,6 +251,7 @@ impl ServiceSpec {
             inherit_env: None,
             transport,
             preload: None,
+            other_port: OtherPort::Named,
             early_requests: EarlyRequests::Given,
             min_instances: MinInstances::Zero,
             start_timeout: Duration::from_secs(10),
@@ -292,6 +295,7 @@ impl ServiceSpec {
     #[must_use]
     pub fn needs_new_instances(&self, old: &Self) -> bool {
         let followed = Self {
+            other_port: self.other_port,
             early_requests: self.early_requests,
             min_instances: self.min_instances,
             start_timeout: self.start_timeout,
@@ -382,6 +386,15 @@ pub enum HttpSocket {
     /// On the loopback port in its environment variable `PORT`: the last resort. Readiness is found by connecting, and
     /// another program may take the port between its choice and the service's `bind`.
     Port,
+}
+
+/// What becomes of a service that listens elsewhere than on its `PORT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherPort {
+    /// It is said, and the start fails at its timeout.
+    Named,
+    /// It is said, and requests go there.
+    Taken,
 }
 
 /// Where requests wait for the first instance of a service that inherits its socket.

@@ -6,6 +6,7 @@ use crate::isolation::SandboxBounds;
 use crate::policy::circuit::CircuitState;
 use crate::queue::Entrances;
 use crate::spec::ServiceSpec;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -182,6 +183,9 @@ pub struct InstanceStatus {
     pub pid: Option<i32>,
     /// Its container's number, if it runs in one.
     pub container: Option<Arc<str>>,
+    /// Where it listens, if that is not where it was told to
+    /// ([`ServiceSpec::other_port`](crate::ServiceSpec::other_port)).
+    pub listens_at: Option<SocketAddr>,
     /// What its start waits for, as what follows "it", if that is known.
     pub waits_for: Option<String>,
     /// Its state.

@@ -9,7 +9,7 @@ use pilotlight_dev::{Changes, Follows, Guess, Ignore, Installed, Over, Serves, g
 use pilotlight_gateway::{
     EVENTS_PATH, ExternalAddr, ExternalSpec, ListenAddr, PlainHttp, Reloading, RouteSpec, RouteTo, ServerProtocol,
 };
-use pilotlight_supervisor::EarlyRequests;
+use pilotlight_supervisor::{EarlyRequests, OtherPort};
 
 use crate::config::{self, Config, Listener, Loaded, Ports, Report, Service, ServiceKind};
 
@@ -125,6 +125,7 @@ impl Project {
         for service in &mut config.services {
             if let ServiceKind::Managed(spec) = &mut service.kind {
                 spec.early_requests = EarlyRequests::Held;
+                spec.other_port = OtherPort::Taken;
                 spec.max_failures = 1; // the page says at once what is wrong
                 spec.drain_timeout = spec.drain_timeout.min(DRAIN_TIMEOUT);
                 spec.stop_grace = spec.stop_grace.min(STOP_GRACE);

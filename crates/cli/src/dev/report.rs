@@ -84,7 +84,9 @@ fn is_told(started: &Started, speak_at: &mut Duration, says: &Says) -> bool {
         return true;
     }
     if status.starts > before.0 && status.state == ServiceState::Ready {
-        says.line(&format!("{because} · {name} is ready after {} ms", took.as_millis()));
+        let elsewhere = status.instances.iter().find_map(|one| one.listens_at);
+        let elsewhere = elsewhere.map_or_else(String::new, |at| format!(", at {at} and not at its $PORT"));
+        says.line(&format!("{because} · {name} is ready after {} ms{elsewhere}", took.as_millis()));
         return true;
     }
     if took >= *speak_at && status.state == ServiceState::Stopped && service.waiting() == 0 {

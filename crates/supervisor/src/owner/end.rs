@@ -10,6 +10,7 @@ use crate::event::WorkerEvent;
 use crate::guardian::kill_marked;
 use crate::instance::{Ended, InstanceState};
 use crate::limits::OUTPUT_GRACE;
+use crate::listening;
 use crate::policy::backoff::InstanceEnd;
 use crate::spec::Transport;
 use std::collections::HashSet;
@@ -103,10 +104,8 @@ impl Owner {
         let (phase, what) = if instance.stage == Stage::Spawning {
             (Phase::Spawn, "the guardian process did not execute it")
         } else if instance.is_pipe() {
-            (
-                Phase::Connect,
-                "it did not dial PILOTLIGHT_SOCKET and send HELLO; does it use the Pilotlight SDK (`transport = \"pipe\"`)?",
-            )
+            let what = "it did not dial PILOTLIGHT_SOCKET and send HELLO; does it use the Pilotlight SDK (`transport = \"pipe\"`)?";
+            (Phase::Connect, what)
         } else if self.records[instance.service].spec.transport == Transport::Lambda {
             (
                 Phase::Connect,
@@ -117,7 +116,8 @@ impl Owner {
         } else {
             return self.never_accepted(id, now);
         };
-        let reason = format!("{what} (start timeout {limit:?}); it was killed");
+        let elsewhere = instance.pid.map_or_else(String::new, listens_elsewhere);
+        let reason = format!("{what}{elsewhere} (start timeout {limit:?}); it was killed");
         self.fail_start(id, phase, reason, now);
         self.kill(id, now);
     }
@@ -143,8 +143,9 @@ impl Owner {
     fn never_accepted(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get(&id) else { return };
         let limit = self.records[instance.service].spec.start_timeout;
+        let elsewhere = instance.pid.map_or_else(String::new, listens_elsewhere);
         let reason = format!(
-            "it never accepted a connection on the socket it was given as descriptor 3 (start timeout {limit:?}); it was killed; \
+            "it never accepted a connection on the socket it was given as descriptor 3{elsewhere} (start timeout {limit:?}); it was killed; \
              make it listen on descriptor 3 (LISTEN_FDS), or use `socket = \"port\"`"
         );
         self.fail_start(id, Phase::Connect, reason, now);
@@ -232,4 +233,14 @@ fn report_end(service: &Arc<str>, instance: &InstanceRecord, exit: Exit) {
     } else {
         tracing::warn!(%service, instance = number, %exit, output = ?instance.tail.report(), "ended by itself{}", instance.limit_said());
     }
+}
+/// Where a service listens that was not found where it was to be, as a part of a sentence.
+fn listens_elsewhere(pid: i32) -> String {
+    let found = listening::of_tree(pid);
+    let Some(one) = found.first() else { return String::new() };
+    let at = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    format!(
+        "; it listens on {at}: have it listen on $PORT instead of {}, with `transport = \"http\"` and `socket = \"port\"`",
+        one.port()
+    )
 }

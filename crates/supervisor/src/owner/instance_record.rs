@@ -207,6 +207,7 @@ impl InstanceRecord {
             number,
             pid,
             container,
+            listens_at: self.handle.moved_to(),
             waits_for,
             state,
             begun,

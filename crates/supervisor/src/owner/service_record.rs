@@ -6,6 +6,7 @@ use super::reported_bounds::ReportedBounds;
 use crate::deploy::DeployError;
 use crate::error::StartError;
 use crate::instance::InstanceState;
+use crate::limits::OTHER_PORT_LOOK;
 use crate::policy::circuit::Circuit;
 use crate::policy::scale::{Scale, Window};
 use crate::policy::zygote::Zygotes;
@@ -14,7 +15,7 @@ use crate::spec::{HttpSocket, MinInstances, ServiceSpec, Spare, Transport};
 use crate::status::{InstanceStatus, ServiceState};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A service.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct ServiceRecord {
     pub(super) candidate: Option<Candidate>,
     pub(super) last_number: u64,
     pub(super) last_failure: Option<StartError>,
+    /// After how long it is looked whether an instance listens elsewhere than on its `PORT`.
+    pub(super) other_port_look: Duration,
     pub(super) window: Window,
     /// When the number of instances is decided on again.
     pub(super) review_at: Option<Instant>,
@@ -66,6 +69,7 @@ impl ServiceRecord {
             candidate: None,
             last_number: 0,
             last_failure: None,
+            other_port_look: OTHER_PORT_LOOK,
             window: Window::default(),
             review_at: None,
             memory_at: None,

@@ -1,6 +1,7 @@
 //! From the first request to a ready instance.
 
 use super::instance_record::{AskedBy, InstanceRecord, RuntimeKind, Stage};
+use super::other_port::Probe;
 use super::outputs::{Outputs, outputs, pumped};
 use super::random::{new_token, random};
 use super::role::{Placed, Role};
@@ -14,7 +15,7 @@ use crate::guardian::{Inherit, LISTEN_FD, MARK, Spawn, SpawnRequest};
 use crate::in_flight::{InFlightCounter, TellsIdle};
 use crate::instance::{Address, Endpoint, Instance, InstanceState, Which};
 use crate::isolation;
-use crate::limits::PORT_PAUSE;
+use crate::limits::NEXT_OTHER_PORT_LOOK;
 use crate::listener::{Acceptance, Asks, Listener};
 use crate::log::{Pump, Tail};
 use crate::policy::backoff::InstanceEnd;
@@ -26,10 +27,8 @@ use crate::service::Service;
 use crate::service_id::ServiceId;
 use crate::spec::{EarlyRequests, ServiceSpec, Transport};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::net::TcpStream;
 
 impl Owner {
     pub(super) fn spawned(&mut self, id: u64, pid: Option<i32>, now: Instant) {
@@ -46,7 +45,17 @@ impl Owner {
         match instance.handle.endpoint() {
             Endpoint::Pipe | Endpoint::RuntimeApi(_) => {}
             Endpoint::Http(Address::Tcp(address)) if uses_port(self.records[instance.service].spec.transport) => {
-                instance.probe = Some(self.probes.spawn(probe(id, *address)));
+                let record = &self.records[instance.service];
+                let name = Arc::clone(record.service.name());
+                let probe = Probe {
+                    instance: id,
+                    address: *address,
+                    pid,
+                    service: name,
+                    other: record.spec.other_port,
+                    first_look: record.other_port_look,
+                };
+                instance.probe = Some(self.probes.spawn(probe.wait(Arc::clone(&instance.handle))));
             }
             Endpoint::Http(_) => return self.socket_given(id, now),
         }
@@ -94,6 +103,9 @@ impl Owner {
     /// A service that only knows `PORT` listens, or one that has inherited its socket accepts.
     pub(super) fn port_open(&mut self, id: u64, now: Instant) {
         let Some(instance) = self.instances.get_mut(&id) else { return };
+        if instance.handle.moved_to().is_some() {
+            self.records[instance.service].other_port_look = NEXT_OTHER_PORT_LOOK;
+        }
         match instance.stage {
             Stage::Starting => {
                 instance.accepts = true;
@@ -416,16 +428,6 @@ fn entrances(
     (0..workers).map(|worker| Arc::new(Entrance::new(counter(worker), &service.queue))).collect()
 }
 
-/// Waits until something listens, for services that can neither dial nor inherit.
-async fn probe(instance: u64, address: SocketAddr) -> u64 {
-    let (mut pause, longest) = PORT_PAUSE;
-    while !listens(address).await {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(longest);
-    }
-    instance
-}
-
 /// `LISTEN_FDNAMES`.
 fn listener_name(transport: Transport) -> &'static str {
     match transport {
@@ -434,9 +436,4 @@ fn listener_name(transport: Transport) -> &'static str {
         Transport::Scgi(_) => "scgi",
         Transport::Uwsgi(_) => "uwsgi",
     }
-}
-
-async fn listens(address: SocketAddr) -> bool {
-    // A socket that got this very port for its own end is connected to itself.
-    TcpStream::connect(address).await.is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
 }

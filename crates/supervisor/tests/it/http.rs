@@ -1,7 +1,7 @@
 //! HTTP services: sockets that exist before the service does.
 
 use crate::harness::{Bed, PORT, TCP, UNIX, run, sh};
-use pilotlight_supervisor::{Address, Endpoint, Instance, Phase, ServiceSpec};
+use pilotlight_supervisor::{Address, Endpoint, Instance, OtherPort, Phase, ServiceSpec};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -84,6 +84,48 @@ fn the_socket_is_descriptor_3_and_the_first_request_waits_in_it() {
 fn a_service_that_only_knows_port_is_ready_when_it_listens() {
     run(async {
         let bed = Bed::new(1, vec![python(PORT_SERVER, PORT)]);
+        let lease = bed.service(0).ready(0).await.unwrap();
+        assert_eq!(ask(lease.instance()).await, "port");
+    });
+}
+
+/// Binds an address of its own choice.
+fn elsewhere(address: &str) -> String {
+    let server = PORT_SERVER.replace(r#"("127.0.0.1", int(os.environ["PORT"]))"#, address);
+    server
+        .replace(
+            "create_server(",
+            "create_server(family=socket.AF_INET6 if ':' in FAMILY else socket.AF_INET, address=",
+        )
+        .replace("FAMILY", &format!("{address:?}"))
+}
+
+#[test]
+fn a_service_that_listens_on_the_other_loopback_address_is_found() {
+    run(async {
+        let program = elsewhere(r#"("::1", int(os.environ["PORT"]))"#);
+        let bed = Bed::new(1, vec![python(&program, PORT)]);
+        let lease = bed.service(0).ready(0).await.unwrap();
+        assert_eq!(ask(lease.instance()).await, "port");
+    });
+}
+
+#[test]
+fn a_service_that_listens_on_another_port_is_told_so() {
+    run(async {
+        let mut spec = python(&elsewhere(r#"("127.0.0.1", 0)"#), PORT);
+        spec.start_timeout = Duration::from_millis(2500);
+        let error = Bed::new(1, vec![spec]).service(0).ready(0).await.unwrap_err().to_string();
+        assert!(error.contains("it listens on 127.0.0.1:"), "{error}");
+    });
+}
+
+#[test]
+fn a_service_that_listens_on_another_port_is_spoken_to_there_if_that_is_wished() {
+    run(async {
+        let mut spec = python(&elsewhere(r#"("0.0.0.0", 0)"#), PORT);
+        spec.other_port = OtherPort::Taken;
+        let bed = Bed::new(1, vec![spec]);
         let lease = bed.service(0).ready(0).await.unwrap();
         assert_eq!(ask(lease.instance()).await, "port");
     });
