@@ -28,8 +28,8 @@
 //!
 //! **Strict where two readers could disagree** about where a message ends or what it says (RFC 9112 §11.2).
 //! [`Malformed`] lists every rule, with the section that it comes from and the status of the response. Lenient where no
-//! reader can be misled: one empty line before a request (§2.2), a fragment behind a target (which is dropped), UTF-8
-//! in targets, bytes above 0x7F in values, HTTP/1.2 and later minor versions (as 1.1).
+//! reader can be misled: one empty line before a request (§2.2), a fragment behind the target of GET and HEAD
+//! (which is dropped), UTF-8 in targets, bytes above 0x7F in values, HTTP/1.2 and later minor versions (as 1.1).
 //!
 //! Invariants:
 //! - No memory is sized by a length that a peer names.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::event::EventFormat;
 use crate::result::{self, ResultError};
 
 /// The media type of a stream that has one.
@@ -69,7 +70,7 @@ fn head(json: &[u8]) -> Result<Prelude, PreludeError> {
     let value = serde_json::from_slice(json).map_err(|_| ResultError::NotJson)?;
     let Value::Object(mut map) = value else { return Err(ResultError::NotAnObject("streamed").into()) };
     map.entry("statusCode").or_insert_with(|| 200.into());
-    let (status, fields) = result::head(&map)?;
+    let (status, fields) = result::head(EventFormat::V2, &map)?;
     Ok(Prelude { status, fields })
 }
 

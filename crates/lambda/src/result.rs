@@ -76,7 +76,7 @@ pub fn answer(format: EventFormat, result: &[u8]) -> Result<Answer, ResultError>
 }
 
 fn of_object(format: EventFormat, mut map: Map<String, Value>) -> Result<Answer, ResultError> {
-    let (status, mut fields) = head(&map)?;
+    let (status, mut fields) = head(format, &map)?;
     let is_base64 = map.get("isBase64Encoded").and_then(Value::as_bool).unwrap_or_default();
     let body = match map.remove("body") {
         None | Some(Value::Null) => Vec::new(),
@@ -92,7 +92,10 @@ fn of_object(format: EventFormat, mut map: Map<String, Value>) -> Result<Answer,
 }
 
 /// Status and fields of a result, or of what comes before a stream.
-pub(crate) fn head(map: &Map<String, Value>) -> Result<(u16, Vec<(String, String)>), ResultError> {
+///
+/// A load balancer reads one of the two tables, the one that it was set up for; the APIs read both. Where that one is
+/// missing, the other one is what the function has to say.
+pub(crate) fn head(format: EventFormat, map: &Map<String, Value>) -> Result<(u16, Vec<(String, String)>), ResultError> {
     let status = match map.get("statusCode") {
         None | Some(Value::Null) => return Err(ResultError::NoStatus),
         Some(Value::String(text)) => text.parse().ok(),
@@ -101,8 +104,12 @@ pub(crate) fn head(map: &Map<String, Value>) -> Result<(u16, Vec<(String, String
     let status = status.and_then(|status| u16::try_from(status).ok()).filter(|status| (200..600).contains(status));
     let status = status.ok_or(ResultError::Status)?;
     let mut fields = Vec::new();
-    let several = table(map, "multiValueHeaders")?;
-    for (name, value) in table(map, "headers")?.into_iter().flatten() {
+    let (one, several) = match (format, table(map, "headers")?, table(map, "multiValueHeaders")?) {
+        (EventFormat::Alb, Some(one), _) => (Some(one), None),
+        (EventFormat::AlbMulti, _, Some(several)) => (None, Some(several)),
+        (_, one, several) => (one, several),
+    };
+    for (name, value) in one.into_iter().flatten() {
         let name = name.to_ascii_lowercase();
         // What is in both has the values of the one that can have several.
         if !several.is_some_and(|several| several.keys().any(|other| other.eq_ignore_ascii_case(&name))) {
@@ -173,6 +180,18 @@ mod tests {
     const JSON: (&str, &str) = ("content-type", "application/json");
 
     #[test]
+    fn a_load_balancer_reads_one_table() {
+        let result = json!({ "statusCode": 200, "headers": { "X-Multi": "1", "X-One": "a" },
+            "multiValueHeaders": { "x-multi": ["1", "2"] } });
+        check(EventFormat::Alb, &result, Ok((200, &[("x-multi", "1"), ("x-one", "a")], b"")));
+        check(EventFormat::AlbMulti, &result, Ok((200, &[("x-multi", "1"), ("x-multi", "2")], b"")));
+        let expected: [(&str, &str); 3] = [("x-one", "a"), ("x-multi", "1"), ("x-multi", "2")];
+        check(EventFormat::V1, &result, Ok((200, &expected, b"")));
+        let one = json!({ "statusCode": 200, "headers": { "X-One": "a" } });
+        check(EventFormat::AlbMulti, &one, Ok((200, &[("x-one", "a")], b"")));
+    }
+
+    #[test]
     fn results_of_version_2() {
         let v2 = |result: Value, expected: Expected<'_>| {
             check(EventFormat::V2, &result, expected);
@@ -219,7 +238,7 @@ mod tests {
         let result = json!({ "statusCode": 200, "statusDescription": "200 OK", "headers": { "X-A": "0", "x-b": "0" },
             "multiValueHeaders": { "x-a": ["1", "2"] }, "body": "a" });
         let fields: &[(&str, &str)] = &[("x-b", "0"), ("x-a", "1"), ("x-a", "2")];
-        check(EventFormat::Alb, &result, Ok((200, fields, b"a")));
+        check(EventFormat::Alb, &result, Ok((200, &[("x-a", "0"), ("x-b", "0")], b"a")));
         check(EventFormat::V1, &result, Ok((200, &[fields, &[JSON]].concat(), b"a")));
         check(EventFormat::V1, &json!({ "a": 1 }), Err(ResultError::NoStatus));
         check(EventFormat::Alb, &json!("hi"), Err(ResultError::NotAnObject("alb")));

@@ -44,8 +44,12 @@ pub(super) fn received(fields: Fields<'_>, limits: &Limits) -> Result<Received, 
     // Services, and what varies on it, find it where HTTP/1.1 has it.
     headers.insert(HOST, HeaderValue::from_str(&authority).map_err(|_| MalformedRequest::Authority)?);
     let target = std::str::from_utf8(fields.path().unwrap_or(b"/")).map_err(|_| MalformedRequest::Target)?;
-    // As HTTP/1.1: a fragment is the client's own (RFC 9110 §7.1).
-    let target = target.split_once('#').map_or(target, |(target, _)| target);
+    // As HTTP/1.1: a fragment is the client's own (RFC 9110 §7.1), and what is not only read must not lose it.
+    let target = match target.split_once('#') {
+        Some((target, _)) if method == Method::GET || method == Method::HEAD => target,
+        Some(_) => return Err(MalformedRequest::Target),
+        None => target,
+    };
     let (target, scope): (Box<str>, Scope) = match (&method, target) {
         (&Method::CONNECT, _) if protocol.is_none() => ("/".into(), Scope::Tunnel),
         (&Method::OPTIONS, "*") => ("*".into(), Scope::Gateway),

@@ -115,13 +115,17 @@ fn request_line(bytes: &[u8], begin: usize) -> Result<Option<RequestLine<'_>>, M
         b"POST" => "POST",
         method => std::str::from_utf8(method).map_err(|_| Malformed::Method)?, // a token is ASCII
     };
+    // RFC 9112 §3.2. Without it, `DELETE /a/#b` would delete all of `/a/`.
+    if text_end != target_end && !matches!(method, "GET" | "HEAD") {
+        return Err(Malformed::TargetByte);
+    }
     // A target may be UTF-8, which many clients send as it is.
     let target = std::str::from_utf8(&bytes[target_begin..text_end]).map_err(|_| Malformed::TargetByte)?;
     Ok(Some(RequestLine { method, target, version, end }))
 }
 
 /// Where a target ends whose text ends at `end`. A fragment is no part of it (RFC 9112 §3.2), and clients that send one
-/// mean the target without it.
+/// with a GET or HEAD mean the target without it.
 #[inline]
 fn without_fragment(bytes: &[u8], end: usize) -> usize {
     let mut end = end;

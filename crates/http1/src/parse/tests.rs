@@ -73,6 +73,7 @@ fn requests_that_are_refused() {
     refused("GET /\r\nHost: a\r\n\r\n", Malformed::RequestLine);
     refused("GET / HTTP/1.1 \r\nHost: a\r\n\r\n", Malformed::Version);
     refused("GET # HTTP/1.1\r\nHost: a\r\n\r\n", Malformed::TargetByte);
+    refused("DELETE /a/#b HTTP/1.1\r\nHost: a\r\n\r\n", Malformed::TargetByte);
     refused("GET /a\tb HTTP/1.1\r\nHost: a\r\n\r\n", Malformed::TargetByte);
     refused("GET / http/1.1\r\nHost: a\r\n\r\n", Malformed::Version);
     refused("GET / HTTP/2.0\r\nHost: a\r\n\r\n", Malformed::MajorVersion);
