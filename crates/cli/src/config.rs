@@ -53,6 +53,7 @@ mod error_pages;
 mod files;
 pub mod format;
 mod groups;
+mod guards;
 mod hints;
 mod isolation;
 mod json;

@@ -214,6 +214,10 @@ pub(super) fn socket_path(path: &str, folder: &Path) -> Result<PathBuf, Rejected
     if path.is_empty() || path.ends_with('/') {
         return Err(Rejected::help("`unix:` needs the path of a socket", EXAMPLE));
     }
+    if let Some(name) = path.strip_prefix('@') {
+        let message = "sockets of the abstract namespace (`@`) are not supported: every user may connect to them";
+        return Err(Rejected::help(message, format!("write \"unix:./@{name}\" if a file is meant")));
+    }
     if path.contains('\0') {
         return Err(Rejected::help("the path of the socket has a zero byte in it", EXAMPLE));
     }

@@ -8,6 +8,7 @@ use pilotlight_gateway::{ExternalAddr, ListenAddr, RouteSpec, RouteTo};
 
 use super::address::{is_local, written};
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
+use super::guards;
 use super::model::{Config, ServiceKind};
 use super::route::{Draft, Leads};
 use super::shown::shown;
@@ -96,7 +97,7 @@ pub(super) fn routes(
     let mut used = HashSet::new();
     let mut has_unknown = false;
     let is_empty = drafts.is_empty();
-    let mut routes = Vec::with_capacity(drafts.len());
+    let (mut routes, mut places) = (Vec::with_capacity(drafts.len()), Vec::new());
     let deciding = drafts.iter().flat_map(|draft| &draft.needs.services);
     for (name, at) in declared.named.iter().chain(deciding) {
         if names.contains(name.as_str()) {
@@ -131,8 +132,13 @@ pub(super) fn routes(
             found.push(Diagnostic::error(Code::MissingKey, at, message).help(help));
         }
         note_duplicate(&draft, &mut seen, found);
-        routes.extend(complete(draft, &indexes));
+        let at = draft.at.clone();
+        if let (Some(route), Some(at)) = (complete(draft, &indexes), at) {
+            routes.push(route);
+            places.push(at);
+        }
     }
+    guards::check(&routes.iter().zip(&places).collect::<Vec<_>>(), found);
     if is_empty && !declared.routes {
         let message = "there is no route, so every request is answered with 404";
         found.push(
