@@ -147,15 +147,16 @@ pub(super) fn routes(
         );
     }
     // A route whose service is misspelt or missing may be the one that uses a service.
-    for (name, at) in
-        declared.services.iter().filter(|(name, _)| !used.contains(name.as_str()) && !has_unknown && !is_empty)
-    {
-        found.push(
-            Diagnostic::warning(Code::Unused, at.clone(), format!("no route leads to the service {}", shown(name)))
-                .help("add [[routes]] with its name, or take the service away"),
-        );
+    if !has_unknown && !is_empty {
+        let unused = declared.services.iter().filter(|(name, _)| !used.contains(name.as_str()));
+        found.extend(unused.map(|(name, at)| unused_service(name, at)));
     }
     routes
+}
+
+fn unused_service(name: &str, at: &Span) -> Diagnostic {
+    Diagnostic::warning(Code::Unused, at.clone(), format!("no route leads to the service {}", shown(name)))
+        .help("add [[routes]] with its name, or take the service away")
 }
 
 fn complete(draft: Draft, indexes: &HashMap<&str, usize>) -> Option<RouteSpec> {

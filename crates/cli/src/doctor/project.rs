@@ -126,7 +126,7 @@ fn trial(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Option<Trial> {
             script: script_file,
             arguments: ["-B", "-c", look, &folder].map(str::to_owned).to_vec(),
             missing: "does not find the SDK (no module `pilotlight`)",
-            remedy: "`pip install pilotlight` in its environment, or its folder in `env.PYTHONPATH`",
+            remedy: "name its folder in `env.PYTHONPATH`, or install the wheel of `make wheels` by its file; what a registry has under this name is not ours",
         });
     }
     if name == "node" && is_script && !script.ends_with(".ts") {
@@ -135,7 +135,7 @@ fn trial(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Option<Trial> {
             script: script_file,
             arguments: ["-e", look, &folder].map(str::to_owned).to_vec(),
             missing: "does not find the SDK (no package `pilotlight`)",
-            remedy: "`npm install pilotlight` in its folder",
+            remedy: "`npm install` the files of `make npm` in its folder; what a registry has under this name is not ours",
         });
     }
     None
