@@ -8,6 +8,7 @@ use crate::server::certificates::Certificates;
 use crate::wait::{EVERY, Look, until};
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,12 @@ impl ClusterBuilder {
     /// As [`ServerBuilder::config`], for every node.
     pub fn config(mut self, line: impl Into<String>) -> Self {
         self.server = self.server.config(line);
+        self
+    }
+
+    /// As [`ServerBuilder::program`], for every node.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.server = self.server.program(program);
         self
     }
 
