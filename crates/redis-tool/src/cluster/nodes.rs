@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pilotlight_redis::config::{NodeAddress, Topology, WhenDown};
@@ -120,13 +119,9 @@ impl Node {
         Ok(self.client.run::<T>(command).await?)
     }
 
-    /// As [`run`](Self::run), for a command that takes longer than others.
-    pub(super) async fn run_within<'a, T: FromReply>(
-        &'a self,
-        command: Command<'a>,
-        timeout: Duration,
-    ) -> anyhow::Result<T> {
-        Ok(self.client.run::<T>(command).timeout(timeout).await?)
+    /// How it sees the cluster now.
+    pub(super) async fn look(&self) -> anyhow::Result<View> {
+        view_of(&self.client).await
     }
 
     /// Its id, short enough for people.
@@ -159,6 +154,10 @@ impl Facts {
         self.0.get(name).map_or("", String::as_str)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.text(name).parse().ok()
     }
@@ -166,8 +165,14 @@ impl Facts {
 
 /// A client of one node alone, which says at once that the node is not there.
 pub(super) fn client(config: &Config, address: &NodeAddress) -> anyhow::Result<Client> {
+    client_in(config, address, 0)
+}
+
+/// The same for another database: whatever `--db` says, a cluster is looked after as a whole.
+pub(super) fn client_in(config: &Config, address: &NodeAddress, database: u16) -> anyhow::Result<Client> {
     let config = Config {
         servers: vec![address.clone()],
+        database,
         topology: Topology::Standalone,
         when_down: WhenDown::FailFast,
         ..config.clone()

@@ -7,6 +7,7 @@ use pilotlight_redis::Command;
 use pilotlight_redis::SLOTS;
 use serde::Serialize;
 
+use super::databases::total;
 use super::nodes::{Facts, Node, Nodes};
 use super::output::{Output, SCHEMA, print, print_json};
 use super::table::{bytes, red, table};
@@ -43,10 +44,11 @@ struct NodeStatus {
     error: Option<String>,
 }
 
-/// What one node was asked.
+/// Answers of one node.
 struct Asked {
     info: Facts,
     cluster: Facts,
+    /// Keys in all databases.
     keys: u64,
 }
 
@@ -78,9 +80,9 @@ async fn ask(node: &Node) -> anyhow::Result<Asked> {
     // One connection, so these are one packet.
     let all = async { node.run::<String>(Command::raw("INFO")).await };
     let cluster = async { node.run::<String>(Command::raw("CLUSTER INFO")).await };
-    let keys = async { node.run::<u64>(Command::raw("DBSIZE")).await };
-    let (all, cluster, keys) = tokio::try_join!(all, cluster, keys)?;
-    Ok(Asked { info: Facts::parse(&all), cluster: Facts::parse(&cluster), keys })
+    let (all, cluster) = tokio::try_join!(all, cluster)?;
+    let info = Facts::parse(&all);
+    Ok(Asked { keys: total(&info), info, cluster: Facts::parse(&cluster) })
 }
 
 fn status_of(node: &Node, asked: Result<&Asked, &String>, offsets: &BTreeMap<&str, u64>) -> NodeStatus {

@@ -9,4 +9,5 @@ mod down;
 mod fill;
 mod interrupt;
 mod refused;
+mod servers;
 mod tunnel;
