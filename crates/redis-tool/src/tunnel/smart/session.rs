@@ -312,6 +312,7 @@ impl Session {
             }
             Kind::Ping => return self.ask(request).await,
             Kind::Scan => return self.scan(request).await,
+            Kind::Facts => self.facts(request).await,
             Kind::Hello => self.hello(request).await,
             Kind::Auth => self.auth(request),
             Kind::Select => self.select(request).await,
