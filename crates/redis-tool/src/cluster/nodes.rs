@@ -203,6 +203,9 @@ async fn first_view(config: &Config) -> anyhow::Result<(NodeAddress, View)> {
         return Err(refusal::unusable(config, error).await);
     }
     let servers: Vec<_> = config.servers.iter().map(NodeAddress::to_string).collect();
+    if last.downcast_ref::<Error>().is_some_and(|error| error.server().is_some()) {
+        return Err(last).with_context(|| format!("{} tells nothing of a cluster", servers.join(", ")));
+    }
     Err(last).with_context(|| {
         format!(
             "no node of a cluster answers at {} (-p PORT names another; `pilotlight redis cluster start` makes one to try)",
