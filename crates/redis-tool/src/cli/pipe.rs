@@ -15,7 +15,9 @@ use pilotlight_resp::{Decoder, Frame, Limits, Value, encode};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use super::session::{Failure, Session, command};
+use super::session::{Failure, Session};
+use crate::advice;
+use crate::spec::command;
 use crate::wire::Wire;
 use crate::words::split_bytes;
 
@@ -255,7 +257,7 @@ async fn send_batch(session: &Session, batch: &mut Vec<Vec<Vec<u8>>>, counts: &m
             Ok(reply) => counts.note(&reply),
             Err(error) => {
                 counts.replies += u64::from(error.server().is_some());
-                counts.error(&error.to_string());
+                counts.error(&advice::text(&error));
             }
         }
     }

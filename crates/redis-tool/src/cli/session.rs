@@ -9,13 +9,14 @@
 use std::fmt;
 
 use bytes::Bytes;
-use pilotlight_redis::command::{CommandSpec, Flags, UNKNOWN};
-use pilotlight_redis::commands::lookup;
+use pilotlight_redis::command::{CommandSpec, Flags};
 use pilotlight_redis::config::{Credentials, ProtocolChoice, Topology};
 use pilotlight_redis::{Client, Command, Commands, Config, Error, ErrorKind, Misuse, Route, ServerError};
 use pilotlight_resp::{Frame, Value};
 
+use crate::advice;
 use crate::refusal::{self, Refusal};
+use crate::spec::{command, spec_of};
 use crate::wire::Wire;
 
 /// See the module.
@@ -293,7 +294,7 @@ impl Session {
             self.reach().await?;
         }
         let answers = self.client.on_all(route, command(words)).await;
-        let answers = answers.map_err(|error| Failure::Client(error.to_string()))?;
+        let answers = answers.map_err(|error| Failure::Client(advice::text(&error)))?;
         let answer = |answer: pilotlight_redis::NodeReply| {
             (answer.node.to_string(), answer.reply.or_else(|error| as_reply(&error)))
         };
@@ -497,23 +498,6 @@ fn is_confirmation(frame: &Frame) -> bool {
     matches!(items.first(), Some(Value::Bulk(kind)) if kind.ends_with(b"unsubscribe"))
 }
 
-/// What is known of a command.
-pub(super) fn spec_of(words: &[Vec<u8>]) -> &'static CommandSpec {
-    let word = |at: usize| words.get(at).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default();
-    let (name, sub) = (word(0), word(1));
-    if name.is_empty() || name.contains(' ') {
-        return &UNKNOWN;
-    }
-    let both = (!sub.is_empty() && !sub.contains(' ')).then(|| lookup(&format!("{name} {sub}"))).flatten();
-    both.or_else(|| lookup(name)).unwrap_or(&UNKNOWN)
-}
-
-/// The command of these words.
-pub(super) fn command(words: &[Vec<u8>]) -> Command<'_> {
-    let spec = spec_of(words);
-    words.iter().skip(spec.words.into()).fold(Command::new(spec), |command, word| command.arg(word.as_slice()))
-}
-
 /// The primary of the first key; without a key any.
 fn route_of(words: &[Vec<u8>]) -> Route {
     let shard_channel = || {
@@ -536,7 +520,7 @@ fn as_reply(error: &Error) -> Result<Value, Failure> {
             "SCAN: a cursor means nothing to another node: ON NODE host:port SCAN …, or --scan for all of them"
                 .to_owned(),
         ),
-        _ => Failure::Client(error.to_string()),
+        _ => Failure::Client(advice::text(error)),
     })
 }
 
@@ -564,6 +548,9 @@ async fn not_connected(config: &Config, error: &Error) -> Failure {
     let why = match error.kind() {
         // The reason names the node.
         ErrorKind::Connect(_) | ErrorKind::Rejected(_) => format!("could not connect: {}", refusal::why(error)),
+        ErrorKind::Misuse(Misuse::Unroutable { .. }) => {
+            return Failure::Client("MONITOR and subscriptions are of one node: ON NODE host:port …".to_owned());
+        }
         other => format!("could not connect to {config}: {other}"),
     };
     match refusal::find(config, error).await {
@@ -578,16 +565,6 @@ mod tests {
 
     fn words(line: &str) -> Vec<Vec<u8>> {
         line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
-    }
-
-    #[test]
-    fn commands_are_known_by_one_word_or_two() {
-        assert_eq!(spec_of(&words("get a")).name, "GET");
-        assert_eq!(spec_of(&words("client List")).name, "CLIENT LIST");
-        assert_eq!(spec_of(&words("client nonsense")).name, "CLIENT");
-        assert_eq!(spec_of(&words("foo bar")).words, 0);
-        assert_eq!(command(&words("config get save")).arguments().len(), 1);
-        assert_eq!(command(&words("foo bar")).arguments().len(), 2);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use pilotlight_redis::{Client, Command, Commands, Config, Error, ErrorKind, From
 use tokio::task::JoinSet;
 
 use super::view::{Member, View};
+use crate::advice;
 use crate::connection::UsageError;
 use crate::refusal;
 
@@ -46,7 +47,7 @@ impl Nodes {
             asked.spawn(async move {
                 let view = view_of(&client).await;
                 let own = view.as_ref().ok().and_then(View::myself).cloned();
-                let view = view.map_err(|error| format!("{error:#}"));
+                let view = view.map_err(|error| advice::causes(&error));
                 (at, Node { address, member: own.unwrap_or(member), view, client })
             });
         }
@@ -61,7 +62,7 @@ impl Nodes {
             if let Some(own) = view.as_ref().ok().and_then(View::myself) {
                 node.member = own.clone();
             }
-            node.view = view.map_err(|error| format!("{error:#}"));
+            node.view = view.map_err(|error| advice::causes(&error));
         }
     }
 

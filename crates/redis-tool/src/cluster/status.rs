@@ -10,6 +10,7 @@ use super::databases::total;
 use super::nodes::{Facts, Node, Nodes};
 use super::output::{Output, SCHEMA, print, print_json};
 use super::table::{bytes, red, table};
+use crate::advice;
 
 #[derive(Debug, Serialize)]
 struct Status {
@@ -67,7 +68,7 @@ pub(super) async fn status(nodes: &Nodes, output: Output) -> anyhow::Result<Exit
 }
 
 async fn look(nodes: &Nodes) -> Vec<NodeStatus> {
-    let asked = nodes.each(|node| async move { ask(&node).await.map_err(|error| format!("{error:#}")) }).await;
+    let asked = nodes.each(|node| async move { ask(&node).await.map_err(|error| advice::causes(&error)) }).await;
     let offset = |asked: &Result<Asked, String>| asked.as_ref().ok()?.info.as_ref()?.number("master_repl_offset");
     let offsets: BTreeMap<&str, u64> = nodes
         .list

@@ -6,6 +6,8 @@ use std::fmt;
 use pilotlight_redis::{Error, ErrorKind, ServerError};
 use serde_json::{Value as Json, json};
 
+use crate::advice;
+
 /// Kinds that are told apart; further ones are counted together.
 const MAX_KINDS: usize = 32;
 const MAX_EXAMPLE_CHARS: usize = 160;
@@ -29,7 +31,7 @@ impl Faults {
     pub(crate) fn add_error(&mut self, error: &Error, count: u64) {
         match error.server() {
             Some(server) => self.add_server(server, count),
-            None => self.add(name(error.kind()), count, || error.to_string()),
+            None => self.add(name(error.kind()), count, || advice::text(error)),
         }
     }
 
