@@ -97,8 +97,8 @@ pub(super) async fn run(
     })
 }
 
-/// A client whose commands do not count as uses of the keys (`CLIENT NO-TOUCH`), where the server knows that (Redis 7.2)
-/// and the user may say it.
+/// A client whose commands do not count as uses of the keys (`CLIENT NO-TOUCH`), where the server knows that (Redis
+/// 7.2) and the user may say it.
 async fn untouching(session: &Session) -> anyhow::Result<Client> {
     let client = Client::new(Config { no_touch: true, ..session.config().clone() })?;
     match client.run::<Value>(Command::raw("PING")).await {

@@ -1,6 +1,6 @@
 //! The databases of one node: Redis clusters have database 0 only, clusters of Valkey 9 may have several
-//! (`cluster-databases`). `CLUSTER COUNTKEYSINSLOT`, `CLUSTER GETKEYSINSLOT`, `DBSIZE` and `MIGRATE` see the database of
-//! their connection only.
+//! (`cluster-databases`). `CLUSTER COUNTKEYSINSLOT`, `CLUSTER GETKEYSINSLOT`, `DBSIZE` and `MIGRATE` see the database
+//! of their connection only.
 
 use std::collections::BTreeMap;
 

@@ -7,35 +7,22 @@ mod atomic;
 mod by_keys;
 
 use std::pin::Pin;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
 use pilotlight_redis::{Slot, SlotSet};
 
 use self::atomic::Outcome;
+pub(super) use self::by_keys::MigrateArgs;
 use self::by_keys::Step;
 use super::databases::Databases;
 use super::nodes::{Node, Nodes};
 use super::plan::Move;
 use super::progress;
-use crate::connection::seconds;
 
-/// Slots that one atomic migration takes: the source forks once for each, and Ctrl-C waits for one. Keys are counted for
-/// as many at a time.
+/// Slots that one atomic migration takes: the source forks once for each, and Ctrl-C waits for one. Keys are counted
+/// for as many at a time.
 const MAX_SLOTS_AT_ONCE: usize = 256;
-
-/// How moving is done.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub(super) struct MigrateArgs {
-    /// Keys that one MIGRATE takes: the servers at both ends answer nobody else meanwhile. Valkey 9 moves slots without
-    /// MIGRATE
-    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(super) batch: u32,
-    /// Seconds that one MIGRATE may take
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
-    pub(super) migrate_timeout: Duration,
-}
 
 /// What was moved.
 #[derive(Debug, Default, Clone, Copy)]

@@ -39,8 +39,8 @@ struct NodeStatus {
     is_linked: Option<bool>,
     version: Option<String>,
     uptime_seconds: Option<u64>,
-    /// What the node says of the cluster, `ok` or `fail`; `down` if it does not answer, `unknown` if it answers and does
-    /// not tell.
+    /// What the node says of the cluster, `ok` or `fail`; `down` if it does not answer, `unknown` if it answers and
+    /// does not tell.
     state: String,
     /// Why the node does not answer.
     error: Option<String>,

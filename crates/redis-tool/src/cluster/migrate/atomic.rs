@@ -1,5 +1,6 @@
-//! `CLUSTER MIGRATESLOTS` (Valkey 9): the source sends the slots as it would send them to a replica, with all databases,
-//! and hands them over at once. Until then nothing has changed, and a migration that fails leaves the slots in place.
+//! `CLUSTER MIGRATESLOTS` (Valkey 9): the source sends the slots as it would send them to a replica, with all
+//! databases, and hands them over at once. Until then nothing has changed, and a migration that fails leaves the slots
+//! in place.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,9 +6,21 @@ use anyhow::Context;
 use bytes::Bytes;
 use pilotlight_redis::{Arg, Client, Command, Commands, Slot};
 
-use super::MigrateArgs;
 use crate::cluster::databases::Databases;
 use crate::cluster::nodes::{Node, Nodes};
+use crate::connection::seconds;
+
+/// How `MIGRATE` is used.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(in crate::cluster) struct MigrateArgs {
+    /// Keys that one MIGRATE takes: the servers at both ends answer nobody else meanwhile. Valkey 9 moves slots without
+    /// MIGRATE
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(in crate::cluster) batch: u32,
+    /// Seconds that one MIGRATE may take
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(in crate::cluster) migrate_timeout: Duration,
+}
 
 /// Slots on their way from one node to another.
 pub(super) struct Step<'n> {
@@ -35,8 +47,8 @@ impl<'n> Step<'n> {
         set_slot(self.target, slot, "IMPORTING", &self.source.member.id).await?;
         set_slot(self.source, slot, "MIGRATING", &self.target.member.id).await?;
         let mut moved = 0;
-        // No client can make a new key in the slot now, and Valkey refuses MOVE and COPY between databases meanwhile. The
-        // databases are asked until none has a key left all the same: a key that stays behind is deleted.
+        // No client can make a new key in the slot now, and Valkey refuses MOVE and COPY between databases meanwhile.
+        // The databases are asked until none has a key left all the same: a key that stays behind is deleted.
         loop {
             let mut keys = 0;
             for (number, client) in databases.with_keys().await? {

@@ -49,8 +49,8 @@ impl Query {
     }
 }
 
-/// The host that nodes tell where clients are to use names (`cluster-preferred-endpoint-type hostname`) and the node has
-/// none.
+/// The host that nodes tell where clients are to use names (`cluster-preferred-endpoint-type hostname`) and the node
+/// has none.
 pub(super) const UNKNOWN: &str = "?";
 
 /// Where a node is for the tunnel's clients.

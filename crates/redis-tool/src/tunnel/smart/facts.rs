@@ -1,5 +1,5 @@
-//! `INFO` and `ROLE`: a server's own reply, without what its clients could go past the tunnel with. They see one primary
-//! that is no node of a cluster and has no replicas, as `HELLO` says.
+//! `INFO` and `ROLE`: a server's own reply, without what its clients could go past the tunnel with. They see one
+//! primary that is no node of a cluster and has no replicas, as `HELLO` says.
 
 use bytes::Bytes;
 use pilotlight_redis::{Commands, Value};
