@@ -82,7 +82,7 @@ pub(crate) async fn check(
 ) -> Checked {
     let mut checked = Checked::default();
     if sum.was_given_up {
-        checked.problem = Some("the server does not answer".to_owned());
+        checked.problem = Some("a server does not answer".to_owned());
     } else if let Err(error) = look(fill, client, sum, keys_before, elapsed, interrupt, &mut checked).await {
         checked.problem = Some(advice::causes(&error));
     } else if checked.unknown > 0 {

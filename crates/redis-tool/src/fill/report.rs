@@ -80,7 +80,7 @@ pub(crate) fn write(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write) -> a
         let timeout = fill.args.timeout.as_secs_f64();
         writeln!(
             out,
-            "given up: no command has succeeded within {timeout} s (--timeout): mend the cause, then --resume goes on"
+            "given up: a server has not answered for {timeout} s (--timeout): mend the cause, then --resume goes on"
         )?;
     } else if sum.tried < fill.count {
         let limit = fill.args.max_errors;

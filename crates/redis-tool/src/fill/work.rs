@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     /// When a command last succeeded, in milliseconds since `begun`.
     succeeded_ms: AtomicU64,
     is_stopped: AtomicBool,
-    /// No command has succeeded for as long as one may take.
+    /// A server has not answered for as long as a command may take.
     is_given_up: AtomicBool,
 }
 
@@ -106,18 +106,18 @@ impl Shared {
         }
     }
 
-    /// Notes whether anything of a batch succeeded. Where nothing did, and nothing of other batches either, although this
-    /// one waited as long as a command may take, the server is given up.
-    fn note(&self, has_succeeded: bool, took: Duration) {
-        let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    /// Notes how a batch has ended. If a part of it failed after the time that a command may take, and no batch was whole
+    /// in that time, a server is silent, and the work is given up.
+    fn note(&self, has_succeeded: bool, has_failed: bool, took: Duration) {
+        // What succeeded in a batch that failed did so at its beginning.
+        let ended = if has_failed { self.begun.elapsed().saturating_sub(took) } else { self.begun.elapsed() };
         if has_succeeded {
-            self.succeeded_ms.fetch_max(now_ms, Ordering::Relaxed);
-            return;
+            self.succeeded_ms.fetch_max(milliseconds(ended), Ordering::Relaxed);
         }
         // A deadline is a little less than the timeout that it follows from.
         let most = self.timeout / 2;
-        let silence = Duration::from_millis(now_ms.saturating_sub(self.succeeded_ms.load(Ordering::Relaxed)));
-        if took >= most && silence >= most {
+        let succeeded = Duration::from_millis(self.succeeded_ms.load(Ordering::Relaxed));
+        if has_failed && took >= most && self.begun.elapsed().saturating_sub(succeeded) >= most {
             self.is_given_up.store(true, Ordering::Relaxed);
         }
     }
@@ -224,6 +224,10 @@ impl Sum {
     }
 }
 
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// What an item takes, of each of the copies.
 fn memory_of(item_bytes: u64, commands: u64, elements: u64) -> u64 {
     item_bytes + commands * COMMAND_BYTES + elements * ARGUMENT_BYTES
@@ -243,7 +247,7 @@ impl Worker {
             self.sum.tried = range.end;
             let all: Vec<u64> = range.collect();
             let (good_before, failed_before) = (self.sum.written + self.sum.present, self.sum.failed);
-            let begun = Instant::now();
+            let (begun, unknown_before) = (Instant::now(), self.sum.unknown);
             match self.shared.work {
                 Work::Write => self.write(&all, Start::Fresh).await,
                 Work::Check => {
@@ -263,7 +267,9 @@ impl Worker {
             }
             self.shared.good.fetch_add(self.sum.written + self.sum.present - good_before, Ordering::Relaxed);
             self.shared.failed.fetch_add(self.sum.failed - failed_before, Ordering::Relaxed);
-            self.shared.note(self.sum.written + self.sum.present > good_before, begun.elapsed());
+            let has_succeeded = self.sum.written + self.sum.present > good_before;
+            let has_failed = self.sum.failed + self.sum.unknown > failed_before + unknown_before;
+            self.shared.note(has_succeeded, has_failed, begun.elapsed());
         }
         self.sum
     }
