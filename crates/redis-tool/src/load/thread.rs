@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use pilotlight_redis::config::WhenDown;
 use pilotlight_redis::{Client, Command, Commands, Config, Error, Value};
 
@@ -23,6 +23,9 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// back.
 pub(crate) async fn first_connect(config: &Config) -> anyhow::Result<Client> {
     connect(&Config { when_down: WhenDown::FailFast, ..config.clone() }).await?.close(CLOSE_TIMEOUT).await;
+    if refusal::is_sentinel(config).await {
+        bail!("{config} is a Sentinel, which has no keys: --sentinel NAME asks it for the primary of that name");
+    }
     connect(config).await
 }
 

@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pilotlight_testkit::{ClientAuth, Cluster, Server};
+use pilotlight_testkit::{ClientAuth, Cluster, Sentinels, Server};
 
 /// Far less than the time-outs of commands.
 const AT_ONCE: Duration = Duration::from_secs(4);
@@ -67,6 +67,21 @@ fn an_address_as_the_user() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{mode:?}: {said}");
         assert!(said.contains("--url") && !said.contains("s3cret"), "{mode:?}: {said}");
+    }
+}
+
+#[test]
+fn a_sentinel_and_a_node_of_a_cluster_asked_as_a_server() {
+    let group = Sentinels::start(0).unwrap();
+    let modes = [("fill", "--mb 1"), ("bench", "--duration 1")];
+    check(group.sentinels()[0].port(), &modes, &[], &["is a Sentinel", "--sentinel NAME"]);
+    let cluster = Cluster::start(3, 0).unwrap();
+    for mode in modes {
+        let output = run(cluster.nodes()[0].port(), mode, &[]);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(output.status.code(), Some(1), "{mode:?}: {said}");
+        assert!(said.contains("MOVED") && said.contains("add -c"), "{mode:?}: {said}");
     }
 }
 
