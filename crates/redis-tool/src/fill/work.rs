@@ -106,8 +106,8 @@ impl Shared {
         }
     }
 
-    /// Notes how a batch has ended. If a part of it failed after the time that a command may take, and no batch was whole
-    /// in that time, a server is silent, and the work is given up.
+    /// Notes how a batch has ended. If a part of it failed after the time that a command may take, and no batch was
+    /// whole in that time, a server is silent, and the work is given up.
     fn note(&self, has_succeeded: bool, has_failed: bool, took: Duration) {
         // What succeeded in a batch that failed did so at its beginning.
         let ended = if has_failed { self.begun.elapsed().saturating_sub(took) } else { self.begun.elapsed() };

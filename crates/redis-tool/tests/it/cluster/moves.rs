@@ -175,3 +175,29 @@ fn what_an_old_tool_left_open_is_finished_with_every_database() {
     failed(&done, 0, "with 4 keys");
     assert!(text(&done).contains("4 keys before, 4 after"), "{}", text(&done));
 }
+
+#[test]
+fn slots_that_cannot_move_at_once_stay_with_their_keys() {
+    let Some(program) = program("valkey-9") else { return };
+    let cluster = Cluster::builder().masters(3).program(program).start().unwrap();
+    let (source, slot) = cluster.node_for_key("{t}").unwrap();
+    let target = cluster.nodes().iter().find(|node| node.id() != source.id()).unwrap();
+    for number in 0..1000 {
+        source.server().command(&["SET", &format!("{{t}}{number}"), &"x".repeat(1000)]).unwrap();
+    }
+    target.server().config_set("maxmemory", "1").unwrap();
+    let tool = Tool::new();
+    let (at, to, slot) = (source.port().to_string(), target.port().to_string(), slot.to_string());
+    let arguments = ["reshard", "-p", &at, "--to", &to, "--ranges", &slot];
+    let refused = tool.run(&arguments);
+    failed(&refused, 1, "have not moved");
+    failed(&refused, 1, "no key is lost");
+    let count = |node: &pilotlight_testkit::Node| {
+        node.server().command(&["CLUSTER", "COUNTKEYSINSLOT", &slot]).unwrap().integer().unwrap()
+    };
+    assert_eq!((count(source), count(target)), (1000, 0), "{}", text(&refused));
+    assert_eq!(tool.json(&["check", "-p", &at])["ok"], true);
+    target.server().config_set("maxmemory", "0").unwrap();
+    failed(&tool.run(&arguments), 0, "with 1000 keys");
+    assert_eq!((count(source), count(target)), (0, 1000));
+}
