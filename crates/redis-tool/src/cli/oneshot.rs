@@ -143,7 +143,9 @@ pub(super) async fn issue(session: &mut Session, words: &[Vec<u8>], output: &mut
             output.push(&push)?;
         }
     }
-    Ok(if output.reply(&reply?, words)? { Ended::ByError } else { Ended::No })
+    let ended = if output.reply(&reply?, words)? { Ended::ByError } else { Ended::No };
+    session.warnings.drain(..).for_each(|warning| eprintln!("{warning}"));
+    Ok(ended)
 }
 
 async fn repeated(

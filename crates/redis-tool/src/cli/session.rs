@@ -27,6 +27,8 @@ pub(super) struct Session {
     transaction: Transaction,
     /// In a cluster: one of its nodes has answered.
     is_reached: bool,
+    /// The user knows that the server is a node of a cluster.
+    is_hinted: bool,
     /// What is to be shown to the user, apart from replies.
     pub(super) warnings: Vec<String>,
     /// What came unasked, or before the last reply to a command with several.
@@ -108,6 +110,7 @@ impl Session {
             wire: None,
             transaction: Transaction::None,
             is_reached: false,
+            is_hinted: false,
             warnings: Vec::new(),
             pushes: Vec::new(),
         })
@@ -414,6 +417,18 @@ impl Session {
             )
     }
 
+    /// Says, once, what follows redirects.
+    fn hint_at_clusters(&mut self, reply: &Value) {
+        let is_redirect =
+            matches!(reply, Value::Error(text) if text.starts_with(b"MOVED ") || text.starts_with(b"ASK "));
+        if is_redirect && !self.is_cluster() && !std::mem::replace(&mut self.is_hinted, true) {
+            self.warnings.push(
+                "Hint: the server is a node of a cluster; -c follows redirects (in a URL: redis+cluster://)."
+                    .to_owned(),
+            );
+        }
+    }
+
     /// What a command changed, so that it is the same after the connection was lost.
     fn note(&mut self, words: &[Vec<u8>], reply: &Value) {
         let word = |at: usize| words.get(at).map(Vec::as_slice).unwrap_or_default();
@@ -425,6 +440,7 @@ impl Session {
                 if is_demoted(reply) && self.transaction == Transaction::None {
                     self.wire = None;
                 }
+                self.hint_at_clusters(reply);
                 return;
             }
             "MULTI" => self.transaction = Transaction::Queueing,
