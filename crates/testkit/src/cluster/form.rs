@@ -23,6 +23,8 @@ pub struct ClusterBuilder {
     masters: usize,
     replicas_per_master: usize,
     node_timeout: Duration,
+    /// Slots of the last master; `None`: as many as the others have.
+    last_master_slots: Option<usize>,
     server: ServerBuilder,
 }
 
@@ -30,7 +32,13 @@ impl Default for ClusterBuilder {
     /// Three masters without replicas; a node counts as failed after a second.
     fn default() -> Self {
         let node_timeout = Duration::from_secs(1);
-        Self { masters: 3, replicas_per_master: 0, node_timeout, server: ServerBuilder::default() }
+        Self {
+            masters: 3,
+            replicas_per_master: 0,
+            node_timeout,
+            last_master_slots: None,
+            server: ServerBuilder::default(),
+        }
     }
 }
 
@@ -44,6 +52,12 @@ impl ClusterBuilder {
     /// How many replicas each master has.
     pub fn replicas_per_master(mut self, count: usize) -> Self {
         self.replicas_per_master = count;
+        self
+    }
+
+    /// Gives the last of several masters this many slots, so that it is emptied in a moment.
+    pub fn last_master_slots(mut self, count: usize) -> Self {
+        self.last_master_slots = Some(count);
         self
     }
 
@@ -119,7 +133,7 @@ impl ClusterBuilder {
             Ok(Node { server, id })
         });
         let cluster = Cluster { nodes: nodes.collect::<Result<_, Error>>()? };
-        cluster.form(self.masters)?;
+        cluster.form(self.masters, self.last_master_slots)?;
         Ok(cluster)
     }
 }
@@ -147,14 +161,18 @@ impl Cluster {
         until("an agreement of all nodes", AGREE_LIMIT, EVERY, || Ok(look_at_agreement(&self.running())))
     }
 
-    fn form(&self, masters: usize) -> Result<(), Error> {
+    fn form(&self, masters: usize, last_master_slots: Option<usize>) -> Result<(), Error> {
         for (index, node) in self.nodes.iter().enumerate() {
             // Distinct epochs from the start, or masters would argue them out one gossip round at a time.
             node.server.command_ok(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])?;
         }
         let (primaries, replicas) = self.nodes.split_at(masters);
         for (index, node) in primaries.iter().enumerate() {
-            assign(node, index * SLOTS / masters..(index + 1) * SLOTS / masters)?;
+            let border = |of: usize| match last_master_slots {
+                Some(last) if of < masters => of * (SLOTS - last) / (masters - 1).max(1),
+                _ => of * SLOTS / masters,
+            };
+            assign(node, border(index)..border(index + 1))?;
         }
         self.introduce_all()?;
         let replicas_per_master = replicas.len() / masters.max(1);
