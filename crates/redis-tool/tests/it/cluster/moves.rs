@@ -201,3 +201,23 @@ fn slots_that_cannot_move_at_once_stay_with_their_keys() {
     failed(&tool.run(&arguments), 0, "with 1000 keys");
     assert_eq!((count(source), count(target)), (0, 1000));
 }
+
+/// In an atomic migration the source logs in as a replica does; with `MIGRATE` as the user of the tool does.
+#[test]
+fn nodes_that_do_not_log_in_at_each_other_move_slots_all_the_same() {
+    let Some(program) = program("valkey-9") else { return };
+    let cluster = Cluster::builder().masters(3).requirepass("s3cret").program(program).start().unwrap();
+    for node in cluster.nodes() {
+        node.server().config_set("masteruser", "").unwrap();
+        node.server().config_set("masterauth", "").unwrap();
+    }
+    let (source, slot) = cluster.node_for_key("k").unwrap();
+    let target = cluster.nodes().iter().find(|node| node.id() != source.id()).unwrap();
+    source.server().command(&["SET", "k", "v"]).unwrap();
+    let tool = Tool::new();
+    let (at, to, slot) = (source.port().to_string(), target.port().to_string(), slot.to_string());
+    let mut command = tool.command(&["reshard", "-p", &at, "--to", &to, "--ranges", &slot]);
+    let moved = command.env("REDISCLI_AUTH", "s3cret").output().unwrap();
+    failed(&moved, 0, "with 1 key in");
+    assert_eq!(target.server().command(&["GET", "k"]).unwrap().text(), "v");
+}
