@@ -100,6 +100,12 @@ async fn ask(config: &Config, server: &NodeAddress) -> Result<ServerError, Conne
     })
 }
 
+/// Whether the server let the user in and answered, if only that this command is not for it: enough to know that it is
+/// there.
+pub(crate) fn is_answer(error: &Error) -> bool {
+    error.server().is_some_and(|server| server.code() == "NOPERM" || server.text().contains("unknown command"))
+}
+
 /// Whether the first server is a Sentinel, asked as a server.
 pub(crate) async fn is_sentinel(config: &Config) -> bool {
     let (Topology::Standalone, Some(server)) = (&config.topology, config.servers.first()) else { return false };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pilotlight_redis::config::WhenDown;
-use pilotlight_redis::{Client, Command, Commands, Config, Error, Value};
+use pilotlight_redis::{Client, Command, Commands, Config, Value};
 
 use crate::refusal;
 
@@ -33,14 +33,9 @@ pub(crate) async fn first_connect(config: &Config) -> anyhow::Result<Client> {
 pub(crate) async fn connect(config: &Config) -> anyhow::Result<Client> {
     let client = Client::new(config.clone())?;
     match client.run::<Value>(Command::raw("PING")).await {
-        Err(error) if !is_answer(&error) => Err(refusal::unusable(config, &error).await),
+        Err(error) if !refusal::is_answer(&error) => Err(refusal::unusable(config, &error).await),
         _ => Ok(client),
     }
-}
-
-/// Whether the server lets the user in, but not do that.
-fn is_answer(error: &Error) -> bool {
-    error.server().is_some_and(|server| server.code() == "NOPERM" || server.text().contains("unknown command"))
 }
 
 /// Starts `count` threads that each do `work` with a client of their own.

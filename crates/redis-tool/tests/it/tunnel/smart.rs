@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use pilotlight_resp::{Frame, Value};
-use pilotlight_testkit::{ClientAuth, Sentinels, Server};
+use pilotlight_testkit::{ClientAuth, Cluster, Sentinels, Server};
 
 use super::bed::{Peer, Tunnel, encoded, until};
 
@@ -153,6 +153,19 @@ pub(super) fn tells_no_addresses(tunnel: &Tunnel, ports: &[u16]) {
         assert!(!all.contains("mode:cluster") && all.contains("redis_mode:standalone"), "{all}");
         assert!(all.contains("role:master\r\nconnected_slaves:0\r\n"), "{all}");
         assert!(told[3].starts_with("[master ") && told[3].ends_with(" []]"), "{}", told[3]);
+    }
+}
+
+#[test]
+fn a_user_that_may_not_ping_has_a_tunnel() {
+    let cluster = Cluster::builder().masters(2).user("careful on >p ~* &* +@all -ping -echo").start().unwrap();
+    let seed = format!("127.0.0.1:{}", cluster.nodes()[0].port());
+    let login = [("REDISCLI_AUTH", "p")];
+    for args in [&["-c", "-h", &seed, "--username", "careful"][..], &["-h", &seed, "--username", "careful"]] {
+        let tunnel = Tunnel::with(args, &login);
+        let mut peer = tunnel.peer();
+        assert!(peer.say(&["PING"]).starts_with("-NOPERM"));
+        assert!(peer.say(&["SCAN", "0"]).ends_with(" []]"));
     }
 }
 
