@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use pilotlight_redis::config::{UrlError, UrlErrorKind};
 use pilotlight_redis::{Error, ErrorKind, Misuse};
 
-/// An error of the client.
+/// Returns the text of a client's error.
 pub(crate) fn text(error: &Error) -> String {
     match error.kind() {
         ErrorKind::Misuse(Misuse::ConnectionState { command, .. }) => format!(
@@ -20,7 +20,7 @@ pub(crate) fn text(error: &Error) -> String {
     }
 }
 
-/// An error with its causes, without those that an earlier text has already.
+/// Returns an error with its causes, without those that an earlier text has already.
 pub(crate) fn causes(error: &anyhow::Error) -> String {
     let mut out = String::new();
     for cause in error.chain() {
@@ -38,7 +38,7 @@ fn one(cause: &(dyn StdError + 'static)) -> String {
     cause.downcast_ref::<Error>().map_or_else(|| cause.to_string(), text)
 }
 
-/// What is wrong with the URL of `--url`, and what to write. Never a part of the URL that may be a password.
+/// Describes the error of a `--url`, and says what to write. Never a part of the URL that may be a password.
 pub(crate) fn of_url(url: &str, error: &UrlError) -> String {
     let hint = match error.kind() {
         UrlErrorKind::MissingScheme => match url.strip_prefix("unix:") {
@@ -68,7 +68,7 @@ pub(crate) fn of_url(url: &str, error: &UrlError) -> String {
     format!("{error}{hint}")
 }
 
-/// What was given as `--host`, if it is something else; the text has no part of it, which may be a password.
+/// Names the option that a text is for which was given as `--host`. Never a part of the text, which may be a password.
 pub(crate) fn no_host(text: &str) -> Option<&'static str> {
     match text {
         _ if text.contains("://") => Some("it is a URL: give it as --url"),

@@ -9,11 +9,11 @@ use anyhow::Context;
 use pilotlight_resp::Value;
 
 use super::arguments::CliArgs;
-use super::command_rules::{is_endless, refusal, repetition};
+use super::command_rules::{confirmations, is_endless, refusal, repetition};
 use super::everywhere;
 use super::format::Format;
 use super::output::{Ended, Output, value_of};
-use super::session::{Failure, Session, Transaction, confirmations, login};
+use super::session::{Failure, Session, Transaction, login};
 use crate::connection::UsageError;
 use crate::refusal::Refusal;
 use crate::words::{split, split_bytes};

@@ -16,14 +16,14 @@ use pilotlight_redis::{Command, Commands, Config};
 use pilotlight_resp::Value;
 use tokio::task::JoinHandle;
 
-use super::command_rules::{is_endless, refusal, repetition};
+use super::command_rules::{confirmations, is_endless, refusal, repetition};
 use super::commands::Table;
 use super::confirm::{self, Danger};
 use super::everywhere;
 use super::format::Format;
 use super::output::{Output, push_text, value_of};
 use super::profile::Profile;
-use super::session::{Connection, Failure, Meanwhile, Session, Transaction, confirmations};
+use super::session::{Connection, Failure, Meanwhile, Session, Transaction};
 use crate::advice;
 use crate::wire::Wire;
 use crate::words::split_bytes;

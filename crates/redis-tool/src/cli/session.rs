@@ -14,6 +14,7 @@ use pilotlight_redis::config::{Credentials, ProtocolChoice, Topology};
 use pilotlight_redis::{Client, Command, Commands, Config, Error, ErrorKind, Misuse, Route, ServerError};
 use pilotlight_resp::{Frame, Value};
 
+use super::command_rules::confirmations;
 use crate::advice;
 use crate::refusal::{self, Refusal};
 use crate::spec::{command, spec_of};
@@ -497,15 +498,6 @@ impl Session {
         if let Ok(client) = Client::new(config.clone()) {
             (self.config, self.client) = (config, client);
         }
-    }
-}
-
-/// How often the server answers the end of subscriptions: for each channel, and as pushes with RESP3. 0: it is another
-/// command.
-pub(super) fn confirmations(words: &[Vec<u8>]) -> usize {
-    match spec_of(words).name {
-        "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => words.len().saturating_sub(1).max(1),
-        _ => 0,
     }
 }
 

@@ -55,8 +55,8 @@ pub(super) async fn carry_out(
         let source = nodes.by_id(&one.from).context("a source has left the cluster")?;
         let target = nodes.by_id(&one.to).context("a target has left the cluster")?;
         let at_source = Databases::of(&nodes.config, source).await?;
-        // Valkey 9.1 does not say SELECT 0 between the copy of other databases and the writes that follow it, so what
-        // clients write to database 0 meanwhile would end in another.
+        // Valkey 9.1 does not send SELECT 0 between the copy of other databases and the writes that follow it, so a
+        // client's write to database 0 would end in another database.
         let is_atomic = !at_source.are_several()
             && has_no_open_slots(source, target, &one.slots)
             && atomic::is_available(source).await?;

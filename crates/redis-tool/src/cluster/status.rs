@@ -44,7 +44,7 @@ struct NodeStatus {
     state: String,
     /// Why the node does not answer.
     error: Option<String>,
-    /// What the node refuses to tell, such as `INFO` to a user without the right to it.
+    /// Questions that the node refuses to answer, with its reasons, such as `INFO` to a user without the right to it.
     refused: Vec<String>,
 }
 
@@ -196,7 +196,7 @@ struct Summary {
     operations_per_second: Option<u64>,
     epoch: u64,
     max_lag_bytes: Option<u64>,
-    /// What nodes refuse to tell, and why; each reason once.
+    /// Questions that nodes refuse to answer, and why; each reason once.
     refused: BTreeSet<String>,
 }
 

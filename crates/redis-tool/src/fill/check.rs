@@ -34,7 +34,7 @@ pub(crate) struct Checked {
     pub(crate) was_complete: bool,
     /// Some of the keys may have expired meanwhile, so nothing was looked at.
     pub(crate) may_have_expired: bool,
-    /// Items that could not be looked at.
+    /// Items that could not be inspected.
     pub(crate) unknown: u64,
     /// Why the check could not be made, or not to its end.
     pub(crate) problem: Option<String>,
@@ -86,7 +86,7 @@ pub(crate) async fn check(
     } else if let Err(error) = look(fill, client, sum, keys_before, elapsed, interrupt, &mut checked).await {
         checked.problem = Some(advice::causes(&error));
     } else if checked.unknown > 0 {
-        checked.problem = Some(format!("{} keys could not be looked at", text::grouped(checked.unknown)));
+        checked.problem = Some(format!("{} keys could not be inspected", text::grouped(checked.unknown)));
     }
     checked
 }

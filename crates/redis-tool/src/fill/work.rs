@@ -29,7 +29,7 @@ const WORKERS_PER_CONNECTION: u64 = 4;
 const COMMAND_BYTES: u64 = 256;
 /// Of an argument.
 const ARGUMENT_BYTES: u64 = 64;
-/// After so long without a success it is said that nothing happens.
+/// Time without a success after which a warning is printed.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// What is done with each item.
@@ -71,7 +71,7 @@ pub(crate) struct Sum {
     pub(crate) present: u64,
     /// Items that were not written; of a check, items that are not there.
     pub(crate) failed: u64,
-    /// Of a check: items that could not be looked at.
+    /// Items that a check could not inspect.
     pub(crate) unknown: u64,
     pub(crate) faults: Faults,
     pub(crate) was_interrupted: bool,
@@ -346,7 +346,7 @@ impl Worker {
     }
 }
 
-/// Items that were looked at and are not there as they should be.
+/// Inspected items that are not there as they should be.
 #[derive(Debug, Default)]
 struct Looked {
     missing: Vec<u64>,

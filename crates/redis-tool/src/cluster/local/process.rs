@@ -79,7 +79,7 @@ pub(super) fn is_server(pid: i32, port: u16, dir: &Path) -> bool {
     is_named && works_there
 }
 
-/// The server with this port that works in this folder, whoever started it.
+/// Finds the server with this port that works in this folder, also one that this program did not start.
 pub(super) fn find_server(port: u16, dir: &Path) -> Option<i32> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -58,7 +58,7 @@ impl State {
         }
     }
 
-    /// Whether any of its servers runs, whoever started it.
+    /// Whether any of its servers runs, also one that this program did not start.
     pub(super) fn is_running(&self) -> bool {
         self.servers.iter().any(|server| server.running().or_else(|| server.foreign()).is_some())
     }

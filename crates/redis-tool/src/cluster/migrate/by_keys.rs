@@ -13,8 +13,8 @@ use crate::connection::seconds;
 /// How `MIGRATE` is used.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(in crate::cluster) struct MigrateArgs {
-    /// Keys that one MIGRATE takes: the servers at both ends answer nobody else meanwhile. Valkey 9 moves slots without
-    /// MIGRATE
+    /// Keys that one MIGRATE takes: the servers at both ends answer no other client while it runs. Valkey 9 moves slots
+    /// without MIGRATE
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(in crate::cluster) batch: u32,
     /// Seconds that one MIGRATE may take
@@ -47,8 +47,8 @@ impl<'n> Step<'n> {
         set_slot(self.target, slot, "IMPORTING", &self.source.member.id).await?;
         set_slot(self.source, slot, "MIGRATING", &self.target.member.id).await?;
         let mut moved = 0;
-        // No client can make a new key in the slot now, and Valkey refuses MOVE and COPY between databases meanwhile.
-        // The databases are asked until none has a key left all the same: a key that stays behind is deleted.
+        // No client can make a new key in the slot now, and Valkey refuses MOVE and COPY between databases while it
+        // moves. The databases are asked until none has a key left all the same: a key that stays behind is deleted.
         loop {
             let mut keys = 0;
             for (number, client) in databases.with_keys().await? {
@@ -68,7 +68,7 @@ impl<'n> Step<'n> {
         }
         for node in self.nodes.primaries().filter(|node| node.view.is_ok()) {
             if node.member.id != self.target.member.id && node.member.id != self.source.member.id {
-                // Whom it does not reach hears of it from the target.
+                // A node that it does not reach hears of it from the target.
                 let _ = set_slot(node, slot, "NODE", &self.target.member.id).await;
             }
         }
@@ -121,7 +121,7 @@ async fn set_slot(node: &Node, slot: Slot, what: &'static str, id: &str) -> anyh
     node.run::<()>(command).await.with_context(|| format!("{}: CLUSTER SETSLOT {slot} {what}", node.name()))
 }
 
-/// What `MIGRATE` logs in by at the other node.
+/// Arguments by which `MIGRATE` logs in at the other node.
 async fn auth(nodes: &Nodes) -> anyhow::Result<Vec<Arg<'static>>> {
     let Some(provider) = &nodes.config.credentials else { return Ok(Vec::new()) };
     let credentials = provider.credentials().await?;
