@@ -23,14 +23,20 @@ impl<'n> Databases<'n> {
     /// The node does not answer, or its user may not look for the databases that have keys.
     pub(super) async fn of(config: &'n Config, node: &'n Node) -> anyhow::Result<Self> {
         let mut databases = Self { config, node, clients: BTreeMap::new(), are_several: true };
-        databases.are_several = databases.client(1)?.run::<()>(Command::raw("PING")).await.err().is_none_or(|error| {
-            // A Redis cluster refuses SELECT, a Valkey cluster with one database knows no second.
-            let text = error.to_string();
-            !text.contains("SELECT is not allowed") && !text.contains("out of range")
-        });
+        databases.are_several = databases.has(1).await?;
         databases.clients.remove(&1);
         databases.with_keys().await?;
         Ok(databases)
+    }
+
+    /// Whether the node has this database, or does not tell.
+    pub(super) async fn has(&mut self, number: u16) -> anyhow::Result<bool> {
+        let selected = self.client(number)?.run::<()>(Command::raw("PING")).await;
+        Ok(selected.err().is_none_or(|error| {
+            // A Redis cluster refuses SELECT, a Valkey cluster knows as many databases as it is configured for.
+            let text = error.to_string();
+            !text.contains("SELECT is not allowed") && !text.contains("out of range")
+        }))
     }
 
     pub(super) fn are_several(&self) -> bool {

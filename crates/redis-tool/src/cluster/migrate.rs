@@ -204,5 +204,19 @@ pub(super) async fn is_possible(nodes: &Nodes, moves: &[Move]) -> anyhow::Result
             None => bail!("no node has the id {id}"),
         }
     }
+    for one in moves {
+        let (Some(source), Some(target)) = (nodes.by_id(&one.from), nodes.by_id(&one.to)) else { continue };
+        let used = Databases::of(&nodes.config, source).await?.with_keys().await?;
+        let mut at_target = Databases::of(&nodes.config, target).await?;
+        for (number, _) in used {
+            if !at_target.has(number).await? {
+                bail!(
+                    "nothing was moved: {} has keys in database {number}, which {} does not have (cluster-databases in its configuration)",
+                    source.name(),
+                    target.name()
+                );
+            }
+        }
+    }
     Ok(())
 }

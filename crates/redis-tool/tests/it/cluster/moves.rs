@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::process::{Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pilotlight_redis::{Client, Commands};
-use pilotlight_testkit::{Cluster, ClusterBuilder};
+use pilotlight_testkit::{Cluster, ClusterBuilder, Server};
 
 use super::{Json, LIMIT, Tool, failed, port, text};
 use crate::servers::program;
@@ -230,4 +230,36 @@ fn nodes_that_do_not_log_in_at_each_other_move_slots_all_the_same() {
     let moved = command.env("REDISCLI_AUTH", "s3cret").output().unwrap();
     failed(&moved, 0, "with 1 key in");
     assert_eq!(target.server().command(&["GET", "k"]).unwrap().text(), "v");
+}
+
+#[test]
+fn a_target_without_the_database_gets_nothing() {
+    let Some(program) = program("valkey-9") else { return };
+    let start = |databases: &str| {
+        let builder = Server::builder().program(&program).config("cluster-enabled yes");
+        builder.config(format!("cluster-databases {databases}")).start().unwrap()
+    };
+    let (source, target) = (start("16"), start("2"));
+    let said = |server: &Server, words: &[&str]| server.command(words).unwrap().text().into_owned();
+    said(&source, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    said(&source, &["CLUSTER", "MEET", "127.0.0.1", &target.port().to_string()]);
+    let begun = Instant::now();
+    // Each has heard of the other, and of who has the slots.
+    while !said(&target, &["CLUSTER", "NODES"]).contains("0-16383")
+        || !said(&source, &["CLUSTER", "INFO"]).contains("cluster_known_nodes:2")
+        || said(&source, &["CLUSTER", "NODES"]).contains("handshake")
+    {
+        assert!(begun.elapsed() < LIMIT, "they do not meet");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    runtime().block_on(async {
+        let client = Client::connect(&format!("redis+cluster://127.0.0.1:{}?db=3", source.port())).await.unwrap();
+        client.set("k", "v").await.unwrap();
+    });
+    let tool = Tool::new();
+    let (at, to) = (source.port().to_string(), target.port().to_string());
+    let refused = tool.run(&["reshard", "-p", &at, "--to", &to, "--slots", "10"]);
+    failed(&refused, 1, "nothing was moved");
+    failed(&refused, 1, "cluster-databases");
+    assert_eq!(tool.json(&["check", "-p", &at])["ok"], true);
 }
