@@ -87,13 +87,14 @@ async fn work(
     match task {
         Task::Pipe => pipe::run(&mut session, Duration::from_secs(arguments.input.pipe_timeout)).await,
         Task::Scan => scan::run(&session, arguments, &mut output).await,
-        Task::Keys(question) => keys::run(&session, question, arguments, &mut output).await,
+        Task::Keys(question) => keys::run(&session, question, arguments, &mut output).await.map(ExitCode::from),
         Task::KeyStats => {
-            let code = keys::run(&session, Question::Big, arguments, &mut output).await?;
-            if code != ExitCode::SUCCESS {
-                return Ok(code);
+            let sizes = keys::run(&session, Question::Big, arguments, &mut output).await?;
+            if sizes == keys::Ended::Interrupted {
+                return Ok(sizes.into());
             }
-            keys::run(&session, Question::Memory, arguments, &mut output).await
+            let memory = keys::run(&session, Question::Memory, arguments, &mut output).await?;
+            Ok(if sizes == keys::Ended::Whole { memory } else { sizes }.into())
         }
         Task::Stat => stat::run(&session, arguments, &mut output).await,
         Task::Latency(kind) => latency::run(&mut session, kind, arguments, &mut output).await,

@@ -8,6 +8,7 @@ mod arguments;
 mod call;
 mod change;
 mod check;
+mod databases;
 mod local;
 mod migrate;
 mod nodes;

@@ -12,7 +12,7 @@ use pilotlight_redis::config::{
     SentinelConfig, TlsConfig, TlsIdentity, TlsRoots, TlsServerName, Topology,
 };
 
-use crate::token_command;
+use crate::{advice, token_command};
 
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_TLS_PORT: u16 = 6380;
@@ -114,7 +114,9 @@ impl ConnectionArgs {
             return Err(UsageError(why).into());
         }
         let mut config = match &self.url {
-            Some(url) => Config::from_url(url).map_err(|error| UsageError(format!("--url: {error}")))?,
+            Some(url) => {
+                Config::from_url(url).map_err(|error| UsageError(format!("--url: {}", advice::of_url(url, &error))))?
+            }
             None => Config { servers: self.servers()?, ..Config::default() },
         };
         if self.cluster {
@@ -142,6 +144,11 @@ impl ConnectionArgs {
 
     fn servers(&self) -> Result<Vec<NodeAddress>, UsageError> {
         if let Some(path) = &self.socket {
+            let is_url = path.to_str().is_some_and(|path| path.contains("://") || path.starts_with("unix:"));
+            if is_url {
+                let why = "--socket takes the path of a Unix socket, as in /run/redis.sock: a URL is for --url";
+                return Err(UsageError(why.to_owned()));
+            }
             return Ok(vec![NodeAddress::unix(path)]);
         }
         let usual = match &self.sentinel {
@@ -151,6 +158,9 @@ impl ConnectionArgs {
         };
         let port = self.port.map_or(usual, NonZeroU16::get);
         let address = |text: &str| {
+            if let Some(why) = advice::no_host(text.trim()) {
+                return Err(UsageError(format!("--host takes HOST or HOST:PORT: {why}")));
+            }
             NodeAddress::parse(text.trim(), port).map_err(|error| UsageError(format!("--host {text:?}: {error}")))
         };
         self.host.as_deref().unwrap_or("127.0.0.1").split(',').map(address).collect()

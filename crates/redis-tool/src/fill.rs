@@ -74,10 +74,10 @@ async fn fill_and_check(fill: &Fill<'_>, out: &mut impl Write) -> anyhow::Result
     let keys_before = check::key_count(&client).await?;
     let begun = Instant::now();
     let work = if fill.args.resume { Work::Resume } else { Work::Write };
-    let shared = Arc::new(Shared::new(fill.count, fill.args.max_errors, work));
+    let shared = Arc::new(Shared::new(fill.count, fill.args.max_errors, work, fill.args.timeout));
     let sum = fill.crew.run(&fill.config, &fill.items, &shared, fill.item_bytes, &interrupt).await?;
     let elapsed = begun.elapsed();
-    let checked = check::check(fill, &client, &sum, keys_before, elapsed, &interrupt).await?;
+    let checked = check::check(fill, &client, &sum, keys_before, elapsed, &interrupt).await;
     client.close(Duration::from_secs(1)).await;
     let filled = Filled { sum, elapsed, keys_before, checked };
     if fill.args.json {

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking"))]
 
+mod advice;
 pub mod bench;
 pub mod cli;
 pub mod cluster;
@@ -16,6 +17,7 @@ pub mod fill;
 pub mod load;
 mod refusal;
 mod run;
+mod spec;
 mod token_command;
 pub mod tunnel;
 mod wire;

@@ -100,6 +100,28 @@ async fn ask(config: &Config, server: &NodeAddress) -> Result<ServerError, Conne
     })
 }
 
+/// Whether the server let the user in and answered, if only that this command is not for it: enough to know that it is
+/// there.
+pub(crate) fn is_answer(error: &Error) -> bool {
+    error.server().is_some_and(|server| server.code() == "NOPERM" || server.text().contains("unknown command"))
+}
+
+/// Whether the first server is a Sentinel, asked as a server.
+pub(crate) async fn is_sentinel(config: &Config) -> bool {
+    let (Topology::Standalone, Some(server)) = (&config.topology, config.servers.first()) else { return false };
+    let asked = async {
+        let stream = NodeStream::open(config, server, NodeKind::Server).await.ok()?;
+        let mut wire = Wire::over(stream, config.reply_limits);
+        wire.send(&[b"ROLE".to_vec()]).await.ok()?;
+        wire.frame().await.ok()
+    };
+    let is_role = |value: &Value| matches!(value, Value::Bulk(role) if &role[..] == b"sentinel");
+    match tokio::time::timeout(config.connect_timeout, asked).await {
+        Ok(Some(Frame::Reply(Value::Array(role)))) => role.first().is_some_and(is_role),
+        _ => false,
+    }
+}
+
 /// Why there is no connection, without the command that wanted one.
 pub(crate) fn why(error: &Error) -> String {
     match error.kind() {

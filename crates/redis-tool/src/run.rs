@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::connection::UsageError;
-use crate::{bench, cli, cluster, fill, tunnel};
+use crate::{advice, bench, cli, cluster, fill, tunnel};
 
 /// What `pilotlight redis` can do.
 #[derive(Debug, Subcommand)]
@@ -39,6 +39,6 @@ pub fn run(mode: Mode) -> ExitCode {
 
 /// Prints why the work failed, and tells whose fault it was.
 fn failed(mode: &str, error: &anyhow::Error) -> ExitCode {
-    eprintln!("pilotlight redis {mode}: {error:#}");
+    eprintln!("pilotlight redis {mode}: {}", advice::causes(error));
     if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }

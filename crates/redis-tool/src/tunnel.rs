@@ -56,6 +56,11 @@ pub fn run(args: &TunnelArgs) -> anyhow::Result<ExitCode> {
             return Err(UsageError(format!("{name}: at least 1")).into());
         }
     }
+    if args.require_password.as_deref() == Some("") {
+        let why = "--require-password (or PILOTLIGHT_TUNNEL_PASSWORD): it is empty, so it would let everybody in; set a \
+                   password, or leave it out and unset the variable";
+        return Err(UsageError(why.to_owned()).into());
+    }
     let config = configuration(args)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(args, config))

@@ -43,7 +43,8 @@ pub struct BenchArgs {
     /// Commands of a batch: sent together, awaited together
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65536))]
     pub(super) pipeline: u64,
-    /// Connections to each node, of each thread
+    /// Connections to each node, of each thread; each further one makes what goes at once smaller, and costs the client
+    /// more for a command
     #[arg(long, visible_alias = "mux-count", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(super) lanes: u64,
     /// Threads, among which the workers are shared [default: half of the cores, at most 8]

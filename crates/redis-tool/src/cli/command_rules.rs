@@ -1,5 +1,7 @@
 //! What is special about some commands, known by their words. Pure.
 
+use crate::spec::spec_of;
+
 /// A number before a command says how often it is to run: `3 INCR n`.
 pub(super) fn repetition(words: &[Vec<u8>]) -> (u64, &[Vec<u8>]) {
     let number = |word: &Vec<u8>| std::str::from_utf8(word).ok()?.parse().ok().filter(|number| *number > 0);
@@ -25,6 +27,15 @@ pub(super) fn refusal(words: &[Vec<u8>]) -> Option<&'static str> {
         return Some("without replies nothing could be shown: use --pipe for many commands at once");
     }
     None
+}
+
+/// How often the server answers the end of subscriptions: for each channel, and as pushes with RESP3. 0: it is another
+/// command.
+pub(super) fn confirmations(words: &[Vec<u8>]) -> usize {
+    match spec_of(words).name {
+        "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => words.len().saturating_sub(1).max(1),
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

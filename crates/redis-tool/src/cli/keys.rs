@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use bytes::Bytes;
-use pilotlight_redis::{Client, Command, Commands, Route};
+use pilotlight_redis::{Client, Command, Commands, Config, ErrorKind, Route, ServerError};
 use pilotlight_resp::Value;
 
 use super::arguments::CliArgs;
@@ -17,6 +17,7 @@ use super::output::Output;
 use super::scan;
 use super::session::Session;
 use super::task::Question;
+use crate::load::fault::Faults;
 use crate::words;
 
 /// Keys of one page, unless `--count` says otherwise.
@@ -26,13 +27,35 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// Keys whose sizes are asked for in one pipeline.
 const MAX_BATCH: usize = 1000;
 
-/// What was found.
+/// Keys by type.
 #[derive(Debug, Default)]
 struct Findings {
+    /// Keys that were measured.
     keys: u64,
     key_bytes: u64,
     /// By type; for hot keys there is one.
     kinds: BTreeMap<String, Kind>,
+    /// Keys that the server refused to measure, by its error.
+    unmeasured: Faults,
+}
+
+/// How a look at all keys ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Whole,
+    /// The server refused to measure some of the keys.
+    Unmeasured,
+    /// By Ctrl-C.
+    Interrupted,
+}
+
+impl From<Ended> for ExitCode {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Whole => Self::SUCCESS,
+            Ended::Unmeasured | Ended::Interrupted => Self::FAILURE,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -43,18 +66,19 @@ struct Kind {
     top: Vec<(u64, Bytes)>,
 }
 
-/// Does it. Ctrl-C ends it with what was found so far.
+/// Looks at all keys. Ctrl-C ends it with the findings so far.
 pub(super) async fn run(
     session: &Session,
     question: Question,
     arguments: &CliArgs,
     output: &mut Output,
-) -> anyhow::Result<ExitCode> {
-    let client = session.client();
+) -> anyhow::Result<Ended> {
+    let client = &untouching(session).await?;
     if question == Question::Hot {
         check_policy(client).await?;
     }
-    let total = key_count(client).await?;
+    // Only for the progress: the user may lack the right to ask.
+    let total = client.run::<u64>(Command::raw("DBSIZE")).await.ok();
     let mut findings = Findings::default();
     let looked = tokio::select! {
         looked = look(client, question, arguments, output, total, &mut findings) => Some(looked),
@@ -66,7 +90,21 @@ pub(super) async fn run(
         looked?;
     }
     output.bytes(findings.text(question, is_whole, output.format()).as_bytes())?;
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match () {
+        () if !is_whole => Ended::Interrupted,
+        () if findings.unmeasured.total() > 0 => Ended::Unmeasured,
+        () => Ended::Whole,
+    })
+}
+
+/// A client whose commands do not count as uses of the keys (`CLIENT NO-TOUCH`), where the server knows that (Redis
+/// 7.2) and the user may say it.
+async fn untouching(session: &Session) -> anyhow::Result<Client> {
+    let client = Client::new(Config { no_touch: true, ..session.config().clone() })?;
+    match client.run::<Value>(Command::raw("PING")).await {
+        Err(error) if matches!(error.kind(), ErrorKind::Rejected(_)) => Ok(session.client().clone()),
+        _ => Ok(client),
+    }
 }
 
 async fn look(
@@ -74,7 +112,7 @@ async fn look(
     question: Question,
     arguments: &CliArgs,
     output: &Output,
-    total: u64,
+    total: Option<u64>,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let top = arguments.looks.top.max(1);
@@ -89,8 +127,7 @@ async fn look(
         }
         if shown.elapsed() >= PROGRESS_EVERY {
             shown = Instant::now();
-            let percent = findings.keys as f64 * 100.0 / total.max(1) as f64;
-            output.progress(&format!("{} of {total} keys ({:.0} %)", findings.keys, percent.min(100.0)));
+            output.progress(&progress(findings.keys + findings.unmeasured.total(), total));
         }
         if let Some(pause) = arguments.input.interval {
             tokio::time::sleep(pause).await;
@@ -114,24 +151,40 @@ async fn measure(
             ask(client, keys.iter().map(|key| Command::raw("TYPE").arg(key.clone()))).await?
         }
     };
-    let kinds: Vec<String> = kinds.iter().map(text).collect();
-    let sizes = keys.iter().zip(&kinds).map(|(key, kind)| match question {
-        Question::Hot => Command::raw("OBJECT FREQ").arg(key.clone()),
+    let mut measured = Vec::with_capacity(keys.len());
+    for (key, kind) in keys.iter().zip(&kinds) {
+        match kind {
+            Value::Error(why) => findings.unmeasured.add_server(&ServerError::parse(why), 1),
+            kind => measured.push((key, text(kind))),
+        }
+    }
+    let sizes = measured.iter().map(|(key, kind)| match question {
+        Question::Hot => Command::raw("OBJECT FREQ").arg(Bytes::clone(key)),
         Question::Memory => {
-            let command = Command::raw("MEMORY USAGE").arg(key.clone());
+            let command = Command::raw("MEMORY USAGE").arg(Bytes::clone(key));
             match arguments.looks.memkeys_samples.or(arguments.looks.keystats_samples) {
                 Some(samples) => command.arg("SAMPLES").arg(samples),
                 None => command,
             }
         }
-        Question::Big => size_command(kind).arg(key.clone()),
+        Question::Big => size_command(kind).arg(Bytes::clone(key)),
     });
     let sizes = ask(client, sizes).await?;
-    for ((key, kind), size) in keys.iter().zip(kinds).zip(sizes) {
+    for ((key, kind), size) in measured.into_iter().zip(sizes) {
         let size = match size {
             Value::Integer(size) => u64::try_from(size).unwrap_or_default(),
-            // Of a type that has no command for its size.
-            Value::Error(_) if question == Question::Big && kind != "none" => 0,
+            Value::Error(why) => {
+                let why = ServerError::parse(&why);
+                if question == Question::Big && why.code() == "WRONGTYPE" && !TYPES.contains(&kind.as_str()) {
+                    // Of a module's type, which has no command for its size.
+                    0
+                } else {
+                    if kind != "none" {
+                        findings.unmeasured.add_server(&why, 1);
+                    }
+                    continue;
+                }
+            }
             _ => continue,
         };
         if kind != "none" {
@@ -140,6 +193,9 @@ async fn measure(
     }
     Ok(())
 }
+
+/// Types that have a command for their size.
+const TYPES: [&str; 6] = ["string", "list", "set", "hash", "zset", "stream"];
 
 /// The command for the number of elements, or bytes, of a type.
 fn size_command<'c>(kind: &str) -> Command<'c> {
@@ -198,9 +254,14 @@ async fn check_policy(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn key_count(client: &Client) -> anyhow::Result<u64> {
-    let count: i64 = client.run(Command::raw("DBSIZE")).await?;
-    Ok(u64::try_from(count).unwrap_or_default())
+fn progress(keys: u64, total: Option<u64>) -> String {
+    match total {
+        Some(total) => {
+            let percent = keys as f64 * 100.0 / total.max(1) as f64;
+            format!("{keys} of {total} keys ({:.0} %)", percent.min(100.0))
+        }
+        None => format!("{keys} keys"),
+    }
 }
 
 fn text(value: &Value) -> String {
@@ -240,6 +301,9 @@ impl Findings {
         if !is_whole {
             out.push_str("ended early: this is what was seen so far\n\n");
         }
+        if self.unmeasured.total() > 0 {
+            let _ = writeln!(out, "{} keys could not be measured:\n{}", self.unmeasured.total(), self.unmeasured);
+        }
         let mean = self.key_bytes as f64 / self.keys.max(1) as f64;
         let _ = writeln!(out, "{} keys, their names have {mean:.1} bytes on average", self.keys);
         for (name, kind) in &self.kinds {
@@ -256,7 +320,10 @@ impl Findings {
     }
 
     fn json(&self, question: Question, is_whole: bool) -> String {
-        let mut out = format!("{{\"complete\":{is_whole},\"keys\":{},\"types\":{{", self.keys);
+        let (unmeasured, errors) = (self.unmeasured.total(), self.unmeasured.json());
+        let is_complete = is_whole && unmeasured == 0;
+        let mut out = format!("{{\"complete\":{is_complete},\"keys\":{},\"unmeasured\":{unmeasured},", self.keys);
+        let _ = write!(out, "\"errors_by_kind\":{errors},\"types\":{{");
         for (index, (name, kind)) in self.kinds.iter().enumerate() {
             out.push_str(if index > 0 { "," } else { "" });
             json::string(&mut out, name.as_bytes(), json::Strings::Utf8);
@@ -289,6 +356,6 @@ mod tests {
         let text = findings.text(Question::Big, true, Format::Human);
         assert!(text.contains("list: 5 keys, 27 items, 5.4 on average\n           9  \"b\"\n"), "{text}");
         let json = findings.text(Question::Big, true, Format::Json);
-        assert!(json.starts_with(r#"{"complete":true,"keys":5,"types":{"list":{"keys":5,"total":27,"unit":"items","top":[{"key":"b","size":9}"#));
+        assert!(json.starts_with(r#"{"complete":true,"keys":5,"unmeasured":0,"errors_by_kind":[],"types":{"list":{"keys":5,"total":27,"unit":"items","top":[{"key":"b","size":9}"#));
     }
 }

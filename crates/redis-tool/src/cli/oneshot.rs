@@ -9,11 +9,11 @@ use anyhow::Context;
 use pilotlight_resp::Value;
 
 use super::arguments::CliArgs;
-use super::command_rules::{is_endless, refusal, repetition};
+use super::command_rules::{confirmations, is_endless, refusal, repetition};
 use super::everywhere;
 use super::format::Format;
 use super::output::{Ended, Output, value_of};
-use super::session::{Failure, Session, Transaction, confirmations, login};
+use super::session::{Failure, Session, Transaction, login};
 use crate::connection::UsageError;
 use crate::refusal::Refusal;
 use crate::words::{split, split_bytes};
@@ -143,7 +143,9 @@ pub(super) async fn issue(session: &mut Session, words: &[Vec<u8>], output: &mut
             output.push(&push)?;
         }
     }
-    Ok(if output.reply(&reply?, words)? { Ended::ByError } else { Ended::No })
+    let ended = if output.reply(&reply?, words)? { Ended::ByError } else { Ended::No };
+    session.warnings.drain(..).for_each(|warning| eprintln!("{warning}"));
+    Ok(ended)
 }
 
 async fn repeated(

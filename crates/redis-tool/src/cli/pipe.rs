@@ -1,7 +1,8 @@
 //! `--pipe`: commands of the standard input as fast as they are taken, errors and replies counted.
 //!
-//! Outside of a cluster the bytes go to the server as they are, and a last `ECHO` tells that all replies are there. In
-//! a cluster they are read as commands, each of which goes to the node of its key.
+//! Outside of a cluster the bytes go to the server as they are, and a last `ECHO` tells that all replies are there.
+//! Where the user may not `ECHO`, a last command that no server knows does: the error names it. In a cluster the bytes
+//! are read as commands, each of which goes to the node of its key.
 
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
@@ -14,7 +15,9 @@ use pilotlight_resp::{Decoder, Frame, Limits, Value, encode};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use super::session::{Failure, Session, command};
+use super::session::{Failure, Session};
+use crate::advice;
+use crate::spec::command;
 use crate::wire::Wire;
 use crate::words::split_bytes;
 
@@ -122,33 +125,83 @@ fn pieces() -> mpsc::Receiver<io::Result<Bytes>> {
 
 async fn straight(session: &Session, timeout: Duration, counts: &mut Counts) -> anyhow::Result<()> {
     let opened = Wire::open(session.client(), Route::Any, Limits::default()).await;
-    let (mut reader, mut writer, mut frames) = opened.context("--pipe")?.split();
+    let (mut reader, writer, mut frames) = opened.context("--pipe")?.split();
     let last = last_words();
-    let mut sending = Box::pin(send(&mut writer, &last));
+    let mut sending = Box::pin(send(writer, &last));
     let mut is_sent = false;
+    // Replies are counted when the next one is there: the last one may be that to our own `ECHO`.
+    let (mut writer, mut is_refused, mut before) = (None, false, None);
     loop {
+        if is_refused && let Some(mut writer) = writer.take() {
+            ask_by_name(&mut writer, &last).await?;
+            is_refused = false;
+        }
         let longest_wait = if is_sent && !timeout.is_zero() { timeout } else { Duration::MAX };
         tokio::select! {
             sent = &mut sending, if !is_sent => {
-                sent?;
+                writer = Some(sent?);
                 is_sent = true;
                 println!("All data transferred. Waiting for the last reply...");
             }
-            frame = tokio::time::timeout(longest_wait, frames.next(&mut reader)) => match frame {
-                Err(_) => bail!("no reply for {timeout:?} after the last command; replies: {}, errors: {}", counts.replies, counts.errors),
-                Ok(Err(error)) => bail!("{error}; replies: {}, errors: {}", counts.replies, counts.errors),
-                Ok(Ok(Frame::Push(_))) => {}
-                Ok(Ok(Frame::Reply(Value::Bulk(text)))) if text == last => {
-                    println!("Last reply received from server.");
-                    return Ok(());
+            frame = tokio::time::timeout(longest_wait, frames.next(&mut reader)) => {
+                let reply = match frame {
+                    Err(_) => Err(format!("no reply for {timeout:?} after the last command")),
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Ok(Ok(Frame::Push(_))) => continue,
+                    Ok(Ok(Frame::Reply(reply))) => Ok(reply),
+                };
+                let end = reply.as_ref().map_or(End::No, |reply| end_by(reply, &last));
+                if end != End::Named {
+                    before.take().iter().for_each(|reply| counts.note(reply));
                 }
-                Ok(Ok(Frame::Reply(reply))) => counts.note(&reply),
-            },
+                match reply {
+                    _ if end != End::No => {
+                        println!("Last reply received from server.");
+                        return Ok(());
+                    }
+                    Ok(reply) => {
+                        is_refused |= is_about_echo(&reply);
+                        before = Some(reply);
+                    }
+                    Err(why) => bail!("{why}; replies: {}, errors: {}", counts.replies, counts.errors),
+                }
+            }
         }
     }
 }
 
-async fn send(writer: &mut (impl AsyncWrite + Unpin), last: &[u8]) -> anyhow::Result<()> {
+/// Whether all replies are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    No,
+    /// The reply to our `ECHO`.
+    Echoed,
+    /// The error that names our unknown command. The reply before it is that to our `ECHO`.
+    Named,
+}
+
+fn end_by(reply: &Value, last: &[u8]) -> End {
+    match reply {
+        Value::Bulk(text) if text == last => End::Echoed,
+        Value::Error(text) if memchr::memmem::find(text, last).is_some() => End::Named,
+        _ => End::No,
+    }
+}
+
+/// Whether it is an error that may be the server's refusal of `ECHO`.
+fn is_about_echo(reply: &Value) -> bool {
+    matches!(reply, Value::Error(text) if memchr::memmem::find(&text.to_ascii_lowercase(), b"echo").is_some())
+}
+
+async fn ask_by_name(writer: &mut (impl AsyncWrite + Unpin), last: &[u8]) -> anyhow::Result<()> {
+    let mut out = Vec::new();
+    encode::command(&mut out, &[last]);
+    writer.write_all(&out).await?;
+    Ok(writer.flush().await?)
+}
+
+/// Sends the standard input and an `ECHO`, and gives the connection back.
+async fn send<W: AsyncWrite + Unpin>(mut writer: W, last: &[u8]) -> anyhow::Result<W> {
     let mut pieces = pieces();
     while let Some(piece) = pieces.recv().await {
         writer.write_all(&piece.context("the standard input")?).await?;
@@ -158,7 +211,7 @@ async fn send(writer: &mut (impl AsyncWrite + Unpin), last: &[u8]) -> anyhow::Re
     encode::command(&mut out, &[b"ECHO", last]);
     writer.write_all(&out).await?;
     writer.flush().await?;
-    Ok(())
+    Ok(writer)
 }
 
 /// What nobody else's reply is.
@@ -204,7 +257,7 @@ async fn send_batch(session: &Session, batch: &mut Vec<Vec<Vec<u8>>>, counts: &m
             Ok(reply) => counts.note(&reply),
             Err(error) => {
                 counts.replies += u64::from(error.server().is_some());
-                counts.error(&error.to_string());
+                counts.error(&advice::text(&error));
             }
         }
     }

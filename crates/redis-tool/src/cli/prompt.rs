@@ -16,14 +16,15 @@ use pilotlight_redis::{Command, Commands, Config};
 use pilotlight_resp::Value;
 use tokio::task::JoinHandle;
 
-use super::command_rules::{is_endless, refusal, repetition};
+use super::command_rules::{confirmations, is_endless, refusal, repetition};
 use super::commands::Table;
 use super::confirm::{self, Danger};
 use super::everywhere;
 use super::format::Format;
 use super::output::{Output, push_text, value_of};
 use super::profile::Profile;
-use super::session::{Connection, Failure, Meanwhile, Session, Transaction, confirmations};
+use super::session::{Connection, Failure, Meanwhile, Session, Transaction};
+use crate::advice;
 use crate::wire::Wire;
 use crate::words::split_bytes;
 use editor::{Editor, Event};
@@ -277,7 +278,7 @@ impl Shell<'_> {
     fn connect(&mut self, words: &[Vec<u8>]) -> anyhow::Result<()> {
         let text = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
         let url = if words.len() == 3 { format!("redis://{}:{}", text(1), text(2)) } else { text(1) };
-        let parsed = Config::from_url(&url).map_err(|error| error.to_string());
+        let parsed = Config::from_url(&url).map_err(|error| advice::of_url(&url, &error));
         let opened =
             parsed.and_then(|config| Session::new(self.session.like(config)).map_err(|error| error.to_string()));
         match opened {

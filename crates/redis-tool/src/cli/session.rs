@@ -9,13 +9,15 @@
 use std::fmt;
 
 use bytes::Bytes;
-use pilotlight_redis::command::{CommandSpec, Flags, UNKNOWN};
-use pilotlight_redis::commands::lookup;
+use pilotlight_redis::command::{CommandSpec, Flags};
 use pilotlight_redis::config::{Credentials, ProtocolChoice, Topology};
 use pilotlight_redis::{Client, Command, Commands, Config, Error, ErrorKind, Misuse, Route, ServerError};
 use pilotlight_resp::{Frame, Value};
 
+use super::command_rules::confirmations;
+use crate::advice;
 use crate::refusal::{self, Refusal};
+use crate::spec::{command, spec_of};
 use crate::wire::Wire;
 
 /// See the module.
@@ -26,6 +28,8 @@ pub(super) struct Session {
     transaction: Transaction,
     /// In a cluster: one of its nodes has answered.
     is_reached: bool,
+    /// The user knows that the server is a node of a cluster.
+    is_hinted: bool,
     /// What is to be shown to the user, apart from replies.
     pub(super) warnings: Vec<String>,
     /// What came unasked, or before the last reply to a command with several.
@@ -107,6 +111,7 @@ impl Session {
             wire: None,
             transaction: Transaction::None,
             is_reached: false,
+            is_hinted: false,
             warnings: Vec::new(),
             pushes: Vec::new(),
         })
@@ -293,7 +298,7 @@ impl Session {
             self.reach().await?;
         }
         let answers = self.client.on_all(route, command(words)).await;
-        let answers = answers.map_err(|error| Failure::Client(error.to_string()))?;
+        let answers = answers.map_err(|error| Failure::Client(advice::text(&error)))?;
         let answer = |answer: pilotlight_redis::NodeReply| {
             (answer.node.to_string(), answer.reply.or_else(|error| as_reply(&error)))
         };
@@ -413,6 +418,18 @@ impl Session {
             )
     }
 
+    /// Says, once, what follows redirects.
+    fn hint_at_clusters(&mut self, reply: &Value) {
+        let is_redirect =
+            matches!(reply, Value::Error(text) if text.starts_with(b"MOVED ") || text.starts_with(b"ASK "));
+        if is_redirect && !self.is_cluster() && !std::mem::replace(&mut self.is_hinted, true) {
+            self.warnings.push(
+                "Hint: the server is a node of a cluster; -c follows redirects (in a URL: redis+cluster://)."
+                    .to_owned(),
+            );
+        }
+    }
+
     /// What a command changed, so that it is the same after the connection was lost.
     fn note(&mut self, words: &[Vec<u8>], reply: &Value) {
         let word = |at: usize| words.get(at).map(Vec::as_slice).unwrap_or_default();
@@ -424,6 +441,7 @@ impl Session {
                 if is_demoted(reply) && self.transaction == Transaction::None {
                     self.wire = None;
                 }
+                self.hint_at_clusters(reply);
                 return;
             }
             "MULTI" => self.transaction = Transaction::Queueing,
@@ -483,35 +501,9 @@ impl Session {
     }
 }
 
-/// How often the server answers the end of subscriptions: for each channel, and as pushes with RESP3. 0: it is another
-/// command.
-pub(super) fn confirmations(words: &[Vec<u8>]) -> usize {
-    match spec_of(words).name {
-        "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => words.len().saturating_sub(1).max(1),
-        _ => 0,
-    }
-}
-
 fn is_confirmation(frame: &Frame) -> bool {
     let (Frame::Push(items) | Frame::Reply(Value::Array(items))) = frame else { return false };
     matches!(items.first(), Some(Value::Bulk(kind)) if kind.ends_with(b"unsubscribe"))
-}
-
-/// What is known of a command.
-pub(super) fn spec_of(words: &[Vec<u8>]) -> &'static CommandSpec {
-    let word = |at: usize| words.get(at).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default();
-    let (name, sub) = (word(0), word(1));
-    if name.is_empty() || name.contains(' ') {
-        return &UNKNOWN;
-    }
-    let both = (!sub.is_empty() && !sub.contains(' ')).then(|| lookup(&format!("{name} {sub}"))).flatten();
-    both.or_else(|| lookup(name)).unwrap_or(&UNKNOWN)
-}
-
-/// The command of these words.
-pub(super) fn command(words: &[Vec<u8>]) -> Command<'_> {
-    let spec = spec_of(words);
-    words.iter().skip(spec.words.into()).fold(Command::new(spec), |command, word| command.arg(word.as_slice()))
 }
 
 /// The primary of the first key; without a key any.
@@ -536,7 +528,7 @@ fn as_reply(error: &Error) -> Result<Value, Failure> {
             "SCAN: a cursor means nothing to another node: ON NODE host:port SCAN …, or --scan for all of them"
                 .to_owned(),
         ),
-        _ => Failure::Client(error.to_string()),
+        _ => Failure::Client(advice::text(error)),
     })
 }
 
@@ -564,6 +556,9 @@ async fn not_connected(config: &Config, error: &Error) -> Failure {
     let why = match error.kind() {
         // The reason names the node.
         ErrorKind::Connect(_) | ErrorKind::Rejected(_) => format!("could not connect: {}", refusal::why(error)),
+        ErrorKind::Misuse(Misuse::Unroutable { .. }) => {
+            return Failure::Client("MONITOR and subscriptions are of one node: ON NODE host:port …".to_owned());
+        }
         other => format!("could not connect to {config}: {other}"),
     };
     match refusal::find(config, error).await {
@@ -578,16 +573,6 @@ mod tests {
 
     fn words(line: &str) -> Vec<Vec<u8>> {
         line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
-    }
-
-    #[test]
-    fn commands_are_known_by_one_word_or_two() {
-        assert_eq!(spec_of(&words("get a")).name, "GET");
-        assert_eq!(spec_of(&words("client List")).name, "CLIENT LIST");
-        assert_eq!(spec_of(&words("client nonsense")).name, "CLIENT");
-        assert_eq!(spec_of(&words("foo bar")).words, 0);
-        assert_eq!(command(&words("config get save")).arguments().len(), 1);
-        assert_eq!(command(&words("foo bar")).arguments().len(), 2);
     }
 
     #[test]

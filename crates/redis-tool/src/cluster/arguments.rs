@@ -169,7 +169,7 @@ pub(super) struct CallArgs {
   pilotlight redis cluster rebalance --weight 7004=0       empties the node of port 7004
   pilotlight redis cluster rebalance --weight 7001=2       it gets twice what others get
 
-Ctrl-C ends it after the slot that is on its way; the same command goes on.")]
+Ctrl-C ends it after the slots that are moving; the same command moves the rest.")]
 pub(super) struct RebalanceArgs {
     /// Only say what would move
     #[arg(long)]
@@ -199,7 +199,7 @@ pub(super) struct RebalanceArgs {
   pilotlight redis cluster reshard --from 7000 --to 7001 --slots 100
   pilotlight redis cluster reshard --to 3f2a9c --ranges 0-99,5000
 
-A node is named by HOST:PORT, by its port, or by the beginning of its id. Ctrl-C ends it after the slot that is on its way.")]
+A node is named by HOST:PORT, by its port, or by the beginning of its id. Ctrl-C ends it after the slots that are moving.")]
 pub(super) struct ReshardArgs {
     /// Whom to take from, several by commas [default: all other primaries]
     #[arg(long, value_name = "NODE,…", value_delimiter = ',')]

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use pilotlight_redis::{Command, Value};
+use pilotlight_redis::Value;
 use serde_json::{Value as Json, json};
 
 use super::nodes::Nodes;
 use super::output::{Output, SCHEMA, print, print_json};
+use crate::advice;
+use crate::spec::command;
 
 /// Which nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +32,8 @@ pub(super) async fn call(nodes: &Nodes, whom: Whom, words: &[String], output: Ou
                 if !is_meant {
                     return None;
                 }
-                let mut words = words.into_iter();
-                let command = Command::raw(&words.next().unwrap_or_default()).args(words.collect::<Vec<_>>());
-                let reply = node.run::<Value>(command).await.map_err(|error| format!("{error:#}"));
+                let words: Vec<Vec<u8>> = words.into_iter().map(String::into_bytes).collect();
+                let reply = node.run::<Value>(command(&words)).await.map_err(|error| advice::causes(&error));
                 let reply = match reply {
                     Ok(Value::Error(text)) => Err(String::from_utf8_lossy(&text).into_owned()),
                     other => other,

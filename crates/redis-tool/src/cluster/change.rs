@@ -1,5 +1,6 @@
 //! `cluster rebalance`, `reshard` and `failover`: what changes who serves what.
 
+use std::cmp::Ordering;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use serde_json::json;
 
 use super::arguments::{FailoverArgs, RebalanceArgs, ReshardArgs};
 use super::check::{Finding, Kind, check};
-use super::migrate::{Ended, carry_out, is_possible};
+use super::migrate::{Ended, Moved, carry_out, is_possible};
 use super::nodes::{Node, Nodes};
 use super::output::{Output, SCHEMA, interrupted, print, print_json};
 use super::plan::{Holder, Move, rebalance as plan_rebalance, reshard as plan_reshard, shares};
@@ -146,7 +147,7 @@ async fn do_moves(
         }
         return Ok(ExitCode::SUCCESS);
     }
-    is_possible(nodes, moves)?;
+    is_possible(nodes, moves).await?;
     let begun = Instant::now();
     let (moved, ended) = carry_out(nodes, moves, how, interrupted()).await?;
     wait_until_agreed(nodes, AGREE_LIMIT).await.context("the slots have moved, but not all nodes have heard of it")?;
@@ -156,6 +157,7 @@ async fn do_moves(
         Output::Json => print_json(&json!({
             "schema": SCHEMA, "dry_run": false, "moves": planned, "done": is_done,
             "slots_moved": moved.slots, "keys_moved": moved.keys, "seconds": seconds,
+            "keys_before": moved.keys_before, "keys_after": moved.keys_after,
         }))?,
         Output::Text => {
             let total: usize = moves.iter().map(|one| one.slots.len()).sum();
@@ -165,13 +167,30 @@ async fn do_moves(
                 format!("; interrupted, {} stay where they were", total - moved.slots)
             };
             print(&format!(
-                "moved {} of {total} slots with {} in {seconds:.1} s{rest}\n",
+                "moved {} of {total} slots with {} in {seconds:.1} s{rest}\n{}\n",
                 moved.slots,
                 counted(moved.keys, "key"),
+                difference(&moved),
             ))?;
         }
     }
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The keys of the slots that have moved, before and after.
+fn difference(moved: &Moved) -> String {
+    let Moved { keys_before: before, keys_after: after, .. } = *moved;
+    let difference = match after.cmp(&before) {
+        Ordering::Equal => "no difference".to_owned(),
+        Ordering::Greater => format!("{} more, which clients wrote while the slots moved", after - before),
+        Ordering::Less => {
+            format!(
+                "{} fewer: they expired or clients deleted them while the slots moved, or they are lost",
+                before - after
+            )
+        }
+    };
+    format!("these slots had {} before, {after} after: {difference}", counted(before, "key"))
 }
 
 /// Waits until nothing is wrong that was not wrong with single nodes before.

@@ -1,36 +1,42 @@
-//! Moves slots with their keys while clients use them.
+//! Moves slots with their keys, in every database, while clients use them.
+//!
+//! Where the source can hand slots over by itself ([`atomic`]), it does; else the keys move one batch after the other
+//! ([`by_keys`]), also in clusters with several databases.
 
-use std::time::Duration;
+mod atomic;
+mod by_keys;
+
+use std::pin::Pin;
 
 use anyhow::{Context, bail};
-use bytes::Bytes;
-use pilotlight_redis::Slot;
-use pilotlight_redis::{Arg, Command};
+use indicatif::ProgressBar;
+use pilotlight_redis::{Slot, SlotSet};
 
+use self::atomic::Outcome;
+pub(super) use self::by_keys::MigrateArgs;
+use self::by_keys::Step;
+use super::databases::Databases;
 use super::nodes::{Node, Nodes};
 use super::plan::Move;
 use super::progress;
-use crate::connection::seconds;
 
-/// How moving is done.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub(super) struct MigrateArgs {
-    /// Keys that one MIGRATE takes: the servers at both ends answer nobody else meanwhile
-    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(super) batch: u32,
-    /// Seconds that one MIGRATE may take
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
-    pub(super) migrate_timeout: Duration,
-}
+/// Slots that one atomic migration takes: the source forks once for each, and Ctrl-C waits for one. Keys are counted
+/// for as many at a time.
+const MAX_SLOTS_AT_ONCE: usize = 256;
 
 /// What was moved.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Moved {
     pub(super) slots: usize,
+    /// Keys that went from one node to another.
     pub(super) keys: usize,
+    /// Keys of these slots in all databases, counted at the sources before.
+    pub(super) keys_before: usize,
+    /// Keys of these slots in all databases, counted at the targets afterwards.
+    pub(super) keys_after: usize,
 }
 
-/// Carries moves out, slot by slot. When `stop` is over it ends after the slot that is on its way.
+/// Carries moves out. When `stop` is over it ends after the slots that are on their way.
 pub(super) async fn carry_out(
     nodes: &Nodes,
     moves: &[Move],
@@ -48,24 +54,26 @@ pub(super) async fn carry_out(
     for one in moves {
         let source = nodes.by_id(&one.from).context("a source has left the cluster")?;
         let target = nodes.by_id(&one.to).context("a target has left the cluster")?;
-        let step = Step { nodes, source, target, how, auth: auth(nodes).await? };
-        for slot in one.slots.iter() {
-            bar.set_message(format!(
-                "slot {slot}: {} → {}, {} keys so far",
-                source.address, target.address, moved.keys
-            ));
-            let keys = step.move_slot(slot).await.with_context(|| {
-                format!(
-                    "slot {slot} stays between {} and {}, after {} of {total} slots; no key is lost: mend the cause, then finish it by `cluster reshard --ranges {slot} --to {}`",
-                    source.name(), target.name(), moved.slots, target.address,
-                )
-            })?;
-            moved.keys += keys;
-            moved.slots += 1;
-            bar.inc(1);
-            if moved.slots < total && is_over(stop.as_mut()).await {
+        let at_source = Databases::of(&nodes.config, source).await?;
+        // Valkey 9.1 does not send SELECT 0 between the copy of other databases and the writes that follow it, so a
+        // client's write to database 0 would end in another database.
+        let is_atomic = !at_source.are_several()
+            && has_no_open_slots(source, target, &one.slots)
+            && atomic::is_available(source).await?;
+        let mut way = Way {
+            step: Step::new(nodes, source, target, how).await?,
+            at_source,
+            at_target: Databases::of(&nodes.config, target).await?,
+            is_atomic,
+            bar: &bar,
+            total,
+        };
+        let slots: Vec<_> = one.slots.iter().collect();
+        for some in slots.chunks(MAX_SLOTS_AT_ONCE) {
+            let ended = way.move_some(some, &mut moved, stop.as_mut()).await?;
+            if ended == Ended::Interrupted {
                 bar.finish_and_clear();
-                return Ok((moved, Ended::Interrupted));
+                return Ok((moved, ended));
             }
         }
     }
@@ -80,79 +88,97 @@ pub(super) enum Ended {
     Interrupted,
 }
 
-/// Slots on their way from one node to another.
-struct Step<'n> {
-    nodes: &'n Nodes,
-    source: &'n Node,
-    target: &'n Node,
-    how: MigrateArgs,
-    auth: Vec<Arg<'static>>,
+/// From one node to another.
+struct Way<'n> {
+    step: Step<'n>,
+    at_source: Databases<'n>,
+    at_target: Databases<'n>,
+    is_atomic: bool,
+    bar: &'n ProgressBar,
+    /// Slots of all moves.
+    total: usize,
 }
 
-impl Step<'_> {
-    async fn move_slot(&self, slot: Slot) -> anyhow::Result<usize> {
-        // In this order: a redirected client must not find a target that knows nothing yet.
-        set_slot(self.target, slot, "IMPORTING", &self.source.member.id).await?;
-        set_slot(self.source, slot, "MIGRATING", &self.target.member.id).await?;
-        let mut moved = 0;
-        loop {
-            let of_slot = Command::raw("CLUSTER GETKEYSINSLOT").args([u32::from(slot.number()), self.how.batch]);
-            let keys: Vec<Bytes> = self.source.run(of_slot).await?;
-            if keys.is_empty() {
-                break;
+impl Way<'_> {
+    /// Moves these slots, and counts their keys before and after.
+    async fn move_some(
+        &mut self,
+        slots: &[Slot],
+        moved: &mut Moved,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> anyhow::Result<Ended> {
+        let before = self.at_source.counts(slots).await?;
+        let mut count = 0;
+        if self.is_atomic && self.at_once(slots, moved).await? {
+            moved.keys += before.iter().sum::<usize>();
+            (count, moved.slots) = (slots.len(), moved.slots + slots.len());
+        } else {
+            self.is_atomic = false;
+            for slot in slots {
+                moved.keys += self.one(*slot, moved).await?;
+                (count, moved.slots) = (count + 1, moved.slots + 1);
+                self.bar.inc(1);
+                if count < slots.len() && is_over(stop.as_mut()).await {
+                    break;
+                }
             }
-            moved += keys.len();
-            self.migrate(keys).await?;
         }
-        // The target first: until it owns the slot, everybody else would send clients back and forth.
-        set_slot(self.target, slot, "NODE", &self.target.member.id).await?;
-        set_slot(self.source, slot, "NODE", &self.target.member.id).await?;
-        for node in self.nodes.primaries().filter(|node| node.view.is_ok()) {
-            if node.member.id != self.target.member.id && node.member.id != self.source.member.id {
-                // Whom it does not reach hears of it from the target.
-                let _ = set_slot(node, slot, "NODE", &self.target.member.id).await;
-            }
-        }
-        Ok(moved)
+        let after = self
+            .at_target
+            .counts(&slots[..count])
+            .await
+            .context("the slots have moved, but their keys were not counted")?;
+        moved.keys_before += before[..count].iter().sum::<usize>();
+        moved.keys_after += after.iter().sum::<usize>();
+        let is_interrupted = moved.slots < self.total && is_over(stop).await;
+        Ok(if count < slots.len() || is_interrupted { Ended::Interrupted } else { Ended::Done })
     }
 
-    /// The source connects to the target, by the address that nodes know.
-    async fn migrate(&self, keys: Vec<Bytes>) -> anyhow::Result<()> {
-        let host = match self.target.member.ip.as_str() {
-            "" => self.target.address.host().unwrap_or("127.0.0.1").to_owned(),
-            ip => ip.to_owned(),
-        };
-        let timeout_ms = u64::try_from(self.how.migrate_timeout.as_millis()).unwrap_or(u64::MAX);
-        let mut command = Command::raw("MIGRATE")
-            .arg(host)
-            .arg(u32::from(self.target.member.port))
-            .arg("")
-            .arg(0_u32)
-            .arg(timeout_ms);
-        command = command.args(self.auth.clone()).arg("KEYS").args(keys);
-        // The server's own limit comes first.
-        let timeout = self.how.migrate_timeout.saturating_add(Duration::from_secs(5));
-        self.source.run_within::<()>(command, timeout).await
+    /// Whether the servers could move them by themselves.
+    async fn at_once(&mut self, slots: &[Slot], moved: &Moved) -> anyhow::Result<bool> {
+        let (source, target, total) = (self.step.source, self.step.target, self.total);
+        let count = slots.len();
+        self.show(&format!("{count} slots"), moved);
+        let slots: SlotSet = slots.iter().copied().collect();
+        let outcome = atomic::move_slots(source, target, &slots).await.with_context(|| {
+            format!(
+                "the slots {slots} have not moved from {} to {}, after {} of {total} slots; no key is lost: mend the cause, then the same command moves the rest",
+                source.name(),
+                target.name(),
+                moved.slots,
+            )
+        })?;
+        if outcome == Outcome::Moved {
+            self.bar.inc(count as u64);
+        }
+        Ok(outcome == Outcome::Moved)
+    }
+
+    /// Moves the keys of a slot, and returns their number.
+    async fn one(&mut self, slot: Slot, moved: &Moved) -> anyhow::Result<usize> {
+        let (source, target, total) = (self.step.source, self.step.target, self.total);
+        self.show(&format!("slot {slot}"), moved);
+        self.step.move_slot(slot, &mut self.at_source).await.with_context(|| {
+            format!(
+                "slot {slot} stays between {} and {}, after {} of {total} slots; no key is lost: mend the cause, then finish it by `cluster reshard --ranges {slot} --to {}`",
+                source.name(), target.name(), moved.slots, target.address,
+            )
+        })
+    }
+
+    fn show(&self, what: &str, moved: &Moved) {
+        let (source, target) = (&self.step.source.address, &self.step.target.address);
+        self.bar.set_message(format!("{what}: {source} → {target}, {} keys so far", moved.keys));
     }
 }
 
-async fn set_slot(node: &Node, slot: Slot, what: &'static str, id: &str) -> anyhow::Result<()> {
-    let command = Command::raw("CLUSTER SETSLOT").arg(u32::from(slot.number())).arg(what).arg(id.to_owned());
-    node.run::<()>(command).await.with_context(|| format!("{}: CLUSTER SETSLOT {slot} {what}", node.name()))
+/// Whether none of these slots was left half moved by MIGRATE: servers refuse to move those by themselves.
+fn has_no_open_slots(source: &Node, target: &Node, slots: &SlotSet) -> bool {
+    let open = source.member.open.iter().chain(&target.member.open);
+    !open.into_iter().any(|open| Slot::new(open.slot).is_some_and(|slot| slots.contains(slot)))
 }
 
-/// What `MIGRATE` logs in by at the other node.
-async fn auth(nodes: &Nodes) -> anyhow::Result<Vec<Arg<'static>>> {
-    let Some(provider) = &nodes.config.credentials else { return Ok(Vec::new()) };
-    let credentials = provider.credentials().await?;
-    let (user, password) = (credentials.username().map(str::to_owned), credentials.secret().to_owned());
-    Ok(match user {
-        Some(user) => vec![Arg::from("AUTH2"), Arg::from(user), Arg::from(password)],
-        None => vec![Arg::from("AUTH"), Arg::from(password)],
-    })
-}
-
-async fn is_over(stop: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
+async fn is_over(stop: Pin<&mut impl Future<Output = ()>>) -> bool {
     tokio::select! {
         biased;
         () = stop => true,
@@ -160,16 +186,36 @@ async fn is_over(stop: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
     }
 }
 
-/// Whether the nodes of these moves can be asked.
+/// Whether the nodes of these moves can be asked, and their databases are known.
 ///
 /// # Errors
 /// Which one cannot, and why.
-pub(super) fn is_possible(nodes: &Nodes, moves: &[Move]) -> anyhow::Result<()> {
-    for id in moves.iter().flat_map(|one| [&one.from, &one.to]) {
+pub(super) async fn is_possible(nodes: &Nodes, moves: &[Move]) -> anyhow::Result<()> {
+    let mut ids: Vec<_> = moves.iter().flat_map(|one| [&one.from, &one.to]).collect();
+    ids.sort();
+    ids.dedup();
+    for id in ids {
         match nodes.by_id(id) {
-            Some(node) if node.view.is_ok() && node.member.is_primary() => {}
+            Some(node) if node.view.is_ok() && node.member.is_primary() => {
+                let databases = Databases::of(&nodes.config, node).await;
+                databases.context("nothing was moved, because keys might be forgotten")?;
+            }
             Some(node) => bail!("{} does not answer, or is no primary", node.name()),
             None => bail!("no node has the id {id}"),
+        }
+    }
+    for one in moves {
+        let (Some(source), Some(target)) = (nodes.by_id(&one.from), nodes.by_id(&one.to)) else { continue };
+        let used = Databases::of(&nodes.config, source).await?.with_keys().await?;
+        let mut at_target = Databases::of(&nodes.config, target).await?;
+        for (number, _) in used {
+            if !at_target.has(number).await? {
+                bail!(
+                    "nothing was moved: {} has keys in database {number}, which {} does not have (cluster-databases in its configuration)",
+                    source.name(),
+                    target.name()
+                );
+            }
         }
     }
     Ok(())

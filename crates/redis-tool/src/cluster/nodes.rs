@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pilotlight_redis::config::{NodeAddress, Topology, WhenDown};
@@ -11,6 +10,7 @@ use pilotlight_redis::{Client, Command, Commands, Config, Error, ErrorKind, From
 use tokio::task::JoinSet;
 
 use super::view::{Member, View};
+use crate::advice;
 use crate::connection::UsageError;
 use crate::refusal;
 
@@ -47,7 +47,7 @@ impl Nodes {
             asked.spawn(async move {
                 let view = view_of(&client).await;
                 let own = view.as_ref().ok().and_then(View::myself).cloned();
-                let view = view.map_err(|error| format!("{error:#}"));
+                let view = view.map_err(|error| advice::causes(&error));
                 (at, Node { address, member: own.unwrap_or(member), view, client })
             });
         }
@@ -62,7 +62,7 @@ impl Nodes {
             if let Some(own) = view.as_ref().ok().and_then(View::myself) {
                 node.member = own.clone();
             }
-            node.view = view.map_err(|error| format!("{error:#}"));
+            node.view = view.map_err(|error| advice::causes(&error));
         }
     }
 
@@ -120,13 +120,9 @@ impl Node {
         Ok(self.client.run::<T>(command).await?)
     }
 
-    /// As [`run`](Self::run), for a command that takes longer than others.
-    pub(super) async fn run_within<'a, T: FromReply>(
-        &'a self,
-        command: Command<'a>,
-        timeout: Duration,
-    ) -> anyhow::Result<T> {
-        Ok(self.client.run::<T>(command).timeout(timeout).await?)
+    /// How it sees the cluster now.
+    pub(super) async fn look(&self) -> anyhow::Result<View> {
+        view_of(&self.client).await
     }
 
     /// Its id, short enough for people.
@@ -159,6 +155,10 @@ impl Facts {
         self.0.get(name).map_or("", String::as_str)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.text(name).parse().ok()
     }
@@ -166,8 +166,14 @@ impl Facts {
 
 /// A client of one node alone, which says at once that the node is not there.
 pub(super) fn client(config: &Config, address: &NodeAddress) -> anyhow::Result<Client> {
+    client_in(config, address, 0)
+}
+
+/// The same for another database: whatever `--db` says, a cluster is looked after as a whole.
+pub(super) fn client_in(config: &Config, address: &NodeAddress, database: u16) -> anyhow::Result<Client> {
     let config = Config {
         servers: vec![address.clone()],
+        database,
         topology: Topology::Standalone,
         when_down: WhenDown::FailFast,
         ..config.clone()
@@ -198,6 +204,9 @@ async fn first_view(config: &Config) -> anyhow::Result<(NodeAddress, View)> {
         return Err(refusal::unusable(config, error).await);
     }
     let servers: Vec<_> = config.servers.iter().map(NodeAddress::to_string).collect();
+    if last.downcast_ref::<Error>().is_some_and(|error| error.server().is_some()) {
+        return Err(last).with_context(|| format!("{} tells nothing of a cluster", servers.join(", ")));
+    }
     Err(last).with_context(|| {
         format!(
             "no node of a cluster answers at {} (-p PORT names another; `pilotlight redis cluster start` makes one to try)",

@@ -9,8 +9,10 @@ use pilotlight_redis::{Client, Command, Route};
 use super::item::Words;
 use super::task::Fill;
 use super::work::{Shared, Sum, Work};
+use crate::advice;
 use crate::load::interrupt::Interrupt;
 use crate::load::random::Random;
+use crate::load::text;
 
 /// Values that are read back together, in bytes and number.
 const BATCH_BYTES: u64 = 1 << 20;
@@ -19,7 +21,8 @@ const BATCH: u64 = 100;
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
-    pub(crate) keys_after: u64,
+    /// `None`: the servers did not tell.
+    pub(crate) keys_after: Option<u64>,
     /// Keys of each primary.
     pub(crate) keys_by_node: Vec<(String, u64)>,
     /// Items that were written, or said to be there, and are not, or are not as they were sent; those that failed
@@ -31,6 +34,10 @@ pub(crate) struct Checked {
     pub(crate) was_complete: bool,
     /// Some of the keys may have expired meanwhile, so nothing was looked at.
     pub(crate) may_have_expired: bool,
+    /// Items that could not be inspected.
+    pub(crate) unknown: u64,
+    /// Why the check could not be made, or not to its end.
+    pub(crate) problem: Option<String>,
 }
 
 impl Checked {
@@ -38,7 +45,7 @@ impl Checked {
     /// `nothing`.
     pub(crate) fn by(&self) -> &'static str {
         match self {
-            Self { may_have_expired: true, .. } => "nothing",
+            Self { may_have_expired: true, .. } | Self { problem: Some(_), .. } => "nothing",
             Self { was_complete: true, .. } => "every key",
             Self { sampled: 0, .. } => "number",
             _ => "sample",
@@ -63,7 +70,8 @@ async fn keys_by_node(client: &Client) -> anyhow::Result<Vec<(String, u64)>> {
     Ok(counts)
 }
 
-/// Compares the number of keys; looks at every key if that is not as it should be; reads some values back.
+/// Compares the number of keys; looks at every key if that is not as it should be; reads some values back. A server
+/// that does not answer is no error of it: what was written is to be reported all the same.
 pub(crate) async fn check(
     fill: &Fill<'_>,
     client: &Client,
@@ -71,30 +79,56 @@ pub(crate) async fn check(
     keys_before: u64,
     elapsed: Duration,
     interrupt: &Interrupt,
-) -> anyhow::Result<Checked> {
+) -> Checked {
+    let mut checked = Checked::default();
+    if sum.was_given_up {
+        checked.problem = Some("a server does not answer".to_owned());
+    } else if let Err(error) = look(fill, client, sum, keys_before, elapsed, interrupt, &mut checked).await {
+        checked.problem = Some(advice::causes(&error));
+    } else if checked.unknown > 0 {
+        checked.problem = Some(format!("{} keys could not be inspected", text::grouped(checked.unknown)));
+    }
+    checked
+}
+
+async fn look(
+    fill: &Fill<'_>,
+    client: &Client,
+    sum: &Sum,
+    keys_before: u64,
+    elapsed: Duration,
+    interrupt: &Interrupt,
+    checked: &mut Checked,
+) -> anyhow::Result<()> {
     let keys_by_node = keys_by_node(client).await?;
     let keys_after = keys_by_node.iter().map(|(_, keys)| keys).sum();
-    let mut checked = Checked { keys_after, keys_by_node, ..Checked::default() };
+    (checked.keys_after, checked.keys_by_node) = (Some(keys_after), keys_by_node);
     // The check takes time itself, and expiry counts in seconds.
     checked.may_have_expired = fill.args.ttl.is_some_and(|ttl| elapsed.as_secs() + 2 >= ttl);
     if checked.may_have_expired || sum.tried == 0 {
-        return Ok(checked);
+        return Ok(());
     }
     let is_as_expected = keys_after >= keys_before + sum.written;
     if !is_as_expected && interrupt.is_asked() {
         // Which they are nobody wants to wait for.
         checked.missing = keys_before + sum.written - keys_after;
     } else if fill.args.verify_all || !is_as_expected {
-        let shared = Arc::new(Shared::new(sum.tried, 0, Work::Check));
+        let shared = Arc::new(Shared::new(sum.tried, 0, Work::Check, fill.args.timeout));
         let found = fill.crew.run(&fill.config, &fill.items, &shared, fill.item_bytes, interrupt).await?;
-        checked.was_complete = !found.was_interrupted;
+        checked.was_complete = !found.was_interrupted && !found.was_given_up && found.unknown == 0;
         checked.missing = found.failed.saturating_sub(sum.failed);
+        if !found.was_interrupted {
+            checked.unknown = sum.tried.saturating_sub(found.failed + found.present);
+        }
+        if found.was_given_up {
+            return Ok(());
+        }
     }
     // Where some failed, which they were is known only to the server.
     if sum.failed == 0 {
-        sample(fill, client, sum.tried, &mut checked, interrupt).await?;
+        sample(fill, client, sum.tried, checked, interrupt).await?;
     }
-    Ok(checked)
+    Ok(())
 }
 
 async fn sample(
@@ -118,7 +152,12 @@ async fn sample(
         }
         let replies = pipeline.run().await?.into_values();
         for (&index, reply) in some.iter().zip(replies) {
-            let is_right = reply.is_ok_and(|reply| fill.items.is_content(index, &reply));
+            let is_right = match reply {
+                Ok(reply) => fill.items.is_content(index, &reply),
+                // A key of another type is none that was written.
+                Err(error) if error.server().is_some_and(|server| server.code() == "WRONGTYPE") => false,
+                Err(error) => return Err(error.into()),
+            };
             wrong += u64::from(!is_right);
         }
         checked.sampled += some.len() as u64;

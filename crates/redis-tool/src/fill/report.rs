@@ -23,7 +23,8 @@ pub(crate) struct Filled {
 
 impl Filled {
     pub(crate) fn is_complete(&self, count: u64) -> bool {
-        self.sum.written + self.sum.present == count && self.sum.failed == 0 && self.checked.missing == 0
+        let is_verified = self.checked.missing == 0 && self.checked.problem.is_none();
+        self.sum.written + self.sum.present == count && self.sum.failed == 0 && is_verified
     }
 }
 
@@ -47,8 +48,10 @@ pub(crate) fn write(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write) -> a
     if sum.failed > 0 || sum.faults.total() > 0 {
         writeln!(out, "{} keys failed:\n{}", grouped(sum.failed), sum.faults)?;
     }
-    let added = checked.keys_after.saturating_sub(*keys_before);
-    writeln!(out, "the server has {} keys, {} more than before", grouped(checked.keys_after), grouped(added))?;
+    if let Some(keys_after) = checked.keys_after {
+        let added = keys_after.saturating_sub(*keys_before);
+        writeln!(out, "the server has {} keys, {} more than before", grouped(keys_after), grouped(added))?;
+    }
     if let [_, _, ..] = checked.keys_by_node.as_slice() {
         for (node, keys) in &checked.keys_by_node {
             writeln!(out, "  {node}: {}", grouped(*keys))?;
@@ -56,6 +59,9 @@ pub(crate) fn write(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write) -> a
     }
     match checked.missing {
         _ if checked.may_have_expired => writeln!(out, "not verified: the first keys may have expired already")?,
+        0 if checked.problem.is_some() => {
+            writeln!(out, "not verified: {}", checked.problem.as_deref().unwrap_or_default())?;
+        }
         0 => {
             writeln!(out, "verified: by {}, {} values were read back", verified_by(checked), grouped(checked.sampled))?;
         }
@@ -70,6 +76,12 @@ pub(crate) fn write(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write) -> a
     }
     if sum.was_interrupted {
         writeln!(out, "interrupted: the same command with --resume goes on")?;
+    } else if sum.was_given_up {
+        let timeout = fill.args.timeout.as_secs_f64();
+        writeln!(
+            out,
+            "given up: a server has not answered for {timeout} s (--timeout): mend the cause, then --resume goes on"
+        )?;
     } else if sum.tried < fill.count {
         let limit = fill.args.max_errors;
         writeln!(
@@ -113,6 +125,7 @@ pub(crate) fn write_json(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write)
         "failed": sum.failed,
         "errors_by_kind": sum.faults.json(),
         "interrupted": sum.was_interrupted,
+        "given_up": sum.was_given_up,
         "seconds": elapsed.as_secs_f64(),
         "bytes": sum.written * fill.item_bytes,
         "bytes_per_second": rate(sum.written * fill.item_bytes, *elapsed),
@@ -122,7 +135,9 @@ pub(crate) fn write_json(fill: &Fill<'_>, filled: &Filled, out: &mut impl Write)
         "sampled": checked.sampled,
         "every_key_checked": checked.was_complete,
         "missing": checked.missing,
+        "unknown": checked.unknown,
         "verified_by": checked.by(),
+        "not_verified": checked.problem,
         "complete": filled.is_complete(fill.count),
         "peak_memory_bytes": peak_memory(),
     });

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pilotlight_redis::{Client, Config, Error, Value};
 use tokio::task::JoinSet;
@@ -29,6 +29,8 @@ const WORKERS_PER_CONNECTION: u64 = 4;
 const COMMAND_BYTES: u64 = 256;
 /// Of an argument.
 const ARGUMENT_BYTES: u64 = 64;
+/// Time without a success after which a warning is printed.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// What is done with each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,10 +48,17 @@ pub(crate) struct Shared {
     work: Work,
     count: u64,
     max_errors: u64,
+    /// How long a command may take.
+    timeout: Duration,
     next: AtomicU64,
     good: AtomicU64,
     failed: AtomicU64,
+    begun: Instant,
+    /// When a command last succeeded, in milliseconds since `begun`.
+    succeeded_ms: AtomicU64,
     is_stopped: AtomicBool,
+    /// A server has not answered for as long as a command may take.
+    is_given_up: AtomicBool,
 }
 
 /// What came of it.
@@ -62,8 +71,12 @@ pub(crate) struct Sum {
     pub(crate) present: u64,
     /// Items that were not written; of a check, items that are not there.
     pub(crate) failed: u64,
+    /// Items that a check could not inspect.
+    pub(crate) unknown: u64,
     pub(crate) faults: Faults,
     pub(crate) was_interrupted: bool,
+    /// It ended because the server was silent for the whole time that a command may take.
+    pub(crate) was_given_up: bool,
 }
 
 /// How the work is shared.
@@ -75,14 +88,44 @@ pub(crate) struct Crew {
 }
 
 impl Shared {
-    pub(crate) fn new(count: u64, max_errors: u64, work: Work) -> Self {
+    pub(crate) fn new(count: u64, max_errors: u64, work: Work, timeout: Duration) -> Self {
         let zero = AtomicU64::default;
-        Self { work, count, max_errors, next: zero(), good: zero(), failed: zero(), is_stopped: AtomicBool::new(false) }
+        let no = || AtomicBool::new(false);
+        Self {
+            work,
+            count,
+            max_errors,
+            timeout,
+            next: zero(),
+            good: zero(),
+            failed: zero(),
+            begun: Instant::now(),
+            succeeded_ms: zero(),
+            is_stopped: no(),
+            is_given_up: no(),
+        }
+    }
+
+    /// Notes how a batch has ended. If a part of it failed after the time that a command may take, and no batch was
+    /// whole in that time, a server is silent, and the work is given up.
+    fn note(&self, has_succeeded: bool, has_failed: bool, took: Duration) {
+        // What succeeded in a batch that failed did so at its beginning.
+        let ended = if has_failed { self.begun.elapsed().saturating_sub(took) } else { self.begun.elapsed() };
+        if has_succeeded {
+            self.succeeded_ms.fetch_max(milliseconds(ended), Ordering::Relaxed);
+        }
+        // A deadline is a little less than the timeout that it follows from.
+        let most = self.timeout / 2;
+        let succeeded = Duration::from_millis(self.succeeded_ms.load(Ordering::Relaxed));
+        if has_failed && took >= most && self.begun.elapsed().saturating_sub(succeeded) >= most {
+            self.is_given_up.store(true, Ordering::Relaxed);
+        }
     }
 
     fn take(&self, most: u64) -> Option<std::ops::Range<u64>> {
         let has_failed = self.max_errors > 0 && self.failed.load(Ordering::Relaxed) >= self.max_errors;
-        if self.is_stopped.load(Ordering::Relaxed) || (has_failed && self.work != Work::Check) {
+        let is_over = self.is_stopped.load(Ordering::Relaxed) || self.is_given_up.load(Ordering::Relaxed);
+        if is_over || (has_failed && self.work != Work::Check) {
             return None;
         }
         let first = self.next.fetch_add(most, Ordering::Relaxed);
@@ -121,9 +164,19 @@ impl Crew {
         })?;
         let bar = progress::bar(shared.count);
         let begun = Instant::now();
+        let (mut last, mut since, mut is_silent) = (0, begun, false);
         while tokio::time::timeout(progress::EVERY, thread::ended(&handles)).await.is_err() {
             shared.is_stopped.store(interrupt.is_asked(), Ordering::Relaxed);
             let (good, failed) = (shared.good.load(Ordering::Relaxed), shared.failed.load(Ordering::Relaxed));
+            if good != last {
+                (last, since, is_silent) = (good, Instant::now(), false);
+            } else if since.elapsed() >= SILENCE && !is_silent {
+                is_silent = true;
+                let (silence, timeout) = (SILENCE.as_secs(), shared.timeout.as_secs_f64());
+                bar.suspend(|| {
+                    eprintln!("fill: no command has succeeded for {silence} s; each may take {timeout} s (--timeout)");
+                });
+            }
             let rate = text::rate(good * item_bytes, begun.elapsed());
             let what = if shared.work == Work::Check { "checking" } else { "filling" };
             let wrong = if shared.work == Work::Check { "missing" } else { "errors" };
@@ -136,6 +189,7 @@ impl Crew {
             sum.add(more);
         }
         sum.was_interrupted = interrupt.is_asked();
+        sum.was_given_up = shared.is_given_up.load(Ordering::Relaxed);
         Ok(sum)
     }
 
@@ -165,8 +219,13 @@ impl Sum {
         self.written += other.written;
         self.present += other.present;
         self.failed += other.failed;
+        self.unknown += other.unknown;
         self.faults.merge(other.faults);
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What an item takes, of each of the copies.
@@ -188,16 +247,19 @@ impl Worker {
             self.sum.tried = range.end;
             let all: Vec<u64> = range.collect();
             let (good_before, failed_before) = (self.sum.written + self.sum.present, self.sum.failed);
+            let (begun, unknown_before) = (Instant::now(), self.sum.unknown);
             match self.shared.work {
                 Work::Write => self.write(&all, Start::Fresh).await,
                 Work::Check => {
-                    let missing = self.missing(&all).await.len() as u64;
-                    self.sum.failed += missing;
-                    self.sum.present += all.len() as u64 - missing;
+                    let Looked { missing, unknown } = self.look(&all).await;
+                    self.sum.failed += missing.len() as u64;
+                    self.sum.unknown += unknown.len() as u64;
+                    self.sum.present += (all.len() - missing.len() - unknown.len()) as u64;
                 }
                 Work::Resume => {
-                    let missing = self.missing(&all).await;
-                    self.sum.present += (all.len() - missing.len()) as u64;
+                    let Looked { mut missing, unknown } = self.look(&all).await;
+                    self.sum.present += (all.len() - missing.len() - unknown.len()) as u64;
+                    missing.extend(unknown);
                     if !missing.is_empty() {
                         self.write(&missing, Start::Over).await;
                     }
@@ -205,6 +267,9 @@ impl Worker {
             }
             self.shared.good.fetch_add(self.sum.written + self.sum.present - good_before, Ordering::Relaxed);
             self.shared.failed.fetch_add(self.sum.failed - failed_before, Ordering::Relaxed);
+            let has_succeeded = self.sum.written + self.sum.present > good_before;
+            let has_failed = self.sum.failed + self.sum.unknown > failed_before + unknown_before;
+            self.shared.note(has_succeeded, has_failed, begun.elapsed());
         }
         self.sum
     }
@@ -247,8 +312,8 @@ impl Worker {
         }
     }
 
-    /// Which of these items are not there, or are of another length.
-    async fn missing(&mut self, all: &[u64]) -> Vec<u64> {
+    /// Which of these items are not there, or are of another length, and of which that is unknown.
+    async fn look(&mut self, all: &[u64]) -> Looked {
         self.words.clear();
         all.iter().for_each(|&index| self.items.spell_key(index, &mut self.words));
         let mut pipeline = self.client.pipeline();
@@ -258,26 +323,35 @@ impl Worker {
         let replies: Vec<Result<Value, Error>> = match pipeline.run().await {
             Ok(replies) => replies.into_values().collect(),
             Err(error) => {
-                self.sum.faults.add_error(&error, 1);
-                return all.to_vec();
+                self.sum.faults.add_error(&error, all.len() as u64);
+                return Looked { missing: Vec::new(), unknown: all.to_vec() };
             }
         };
-        let mut missing = Vec::new();
+        let mut looked = Looked::default();
         for (&index, reply) in all.iter().zip(replies) {
             match reply {
                 Ok(length) if self.items.is_length(&length) => {}
-                Ok(_) => missing.push(index),
+                Ok(_) => looked.missing.push(index),
+                // A key of another type is not there, either; it is written anew.
+                Err(error) if error.server().is_some_and(|server| server.code() == "WRONGTYPE") => {
+                    looked.missing.push(index);
+                }
                 Err(error) => {
-                    // A key of another type is not there, either; it is written anew.
-                    if error.server().is_none_or(|server| server.code() != "WRONGTYPE") {
-                        self.sum.faults.add_error(&error, 1);
-                    }
-                    missing.push(index);
+                    self.sum.faults.add_error(&error, 1);
+                    looked.unknown.push(index);
                 }
             }
         }
-        missing
+        looked
     }
+}
+
+/// Inspected items that are not there as they should be.
+#[derive(Debug, Default)]
+struct Looked {
+    missing: Vec<u64>,
+    /// The server did not tell.
+    unknown: Vec<u64>,
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::fmt;
 use pilotlight_redis::{Error, ErrorKind, ServerError};
 use serde_json::{Value as Json, json};
 
+use crate::advice;
+
 /// Kinds that are told apart; further ones are counted together.
 const MAX_KINDS: usize = 32;
 const MAX_EXAMPLE_CHARS: usize = 160;
@@ -29,7 +31,7 @@ impl Faults {
     pub(crate) fn add_error(&mut self, error: &Error, count: u64) {
         match error.server() {
             Some(server) => self.add_server(server, count),
-            None => self.add(name(error.kind()), count, || error.to_string()),
+            None => self.add(name(error.kind()), count, || advice::text(error)),
         }
     }
 
@@ -48,7 +50,9 @@ impl Faults {
             known.count += count;
             return;
         }
-        let example = example().chars().take(MAX_EXAMPLE_CHARS).collect();
+        // Servers repeat arguments, and a terminal obeys control characters.
+        let shown = |character: char| if character.is_control() { '\u{fffd}' } else { character };
+        let example = example().chars().take(MAX_EXAMPLE_CHARS).map(shown).collect();
         self.kinds.insert(kind.to_owned(), Kind { count, example });
     }
 
@@ -76,6 +80,9 @@ impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, kind) in &self.kinds {
             writeln!(f, "  {} × {name}: {}", super::text::grouped(kind.count), kind.example)?;
+        }
+        if self.kinds.contains_key("MOVED") {
+            writeln!(f, "  (the server is a node of a cluster: add -c, or use redis+cluster:// in a URL)")?;
         }
         Ok(())
     }
@@ -112,6 +119,9 @@ mod tests {
         sum.merge(faults);
         assert_eq!(sum.total(), 400);
         assert!(sum.kinds.len() <= MAX_KINDS + 1);
+        faults = Faults::default();
+        faults.add("ERR", 1, || "\u{1b}[31m".to_owned());
+        assert_eq!(faults.to_string(), "  1 × ERR: \u{fffd}[31m\n");
         assert!(sum.kinds.values().all(|kind| kind.example.len() <= MAX_EXAMPLE_CHARS));
         assert_eq!(sum.kinds.values().map(|kind| kind.count).sum::<u64>(), 400);
     }

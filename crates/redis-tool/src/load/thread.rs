@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use pilotlight_redis::config::WhenDown;
-use pilotlight_redis::{Client, Command, Commands, Config};
+use pilotlight_redis::{Client, Command, Commands, Config, Value};
 
 use crate::refusal;
 
@@ -23,15 +23,18 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// back.
 pub(crate) async fn first_connect(config: &Config) -> anyhow::Result<Client> {
     connect(&Config { when_down: WhenDown::FailFast, ..config.clone() }).await?.close(CLOSE_TIMEOUT).await;
+    if refusal::is_sentinel(config).await {
+        bail!("{config} is a Sentinel, which has no keys: --sentinel NAME asks it for the primary of that name");
+    }
     connect(config).await
 }
 
 /// A client that has had an answer.
 pub(crate) async fn connect(config: &Config) -> anyhow::Result<Client> {
     let client = Client::new(config.clone())?;
-    match client.run::<()>(Command::raw("ECHO").arg("")).await {
-        Ok(()) => Ok(client),
-        Err(error) => Err(refusal::unusable(config, &error).await),
+    match client.run::<Value>(Command::raw("PING")).await {
+        Err(error) if !refusal::is_answer(&error) => Err(refusal::unusable(config, &error).await),
+        _ => Ok(client),
     }
 }
 

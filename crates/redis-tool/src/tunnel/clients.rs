@@ -141,6 +141,11 @@ impl Clients {
 }
 
 impl Client {
+    /// The tunnel's port that it came in by.
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.local.map(|local| local.port())
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -57,7 +57,7 @@ const ALL: &[Difference] = &[
     refused(
         smart(
             "connection-in-transaction",
-            "SELECT, HELLO, AUTH, CLIENT, SUBSCRIBE and their like after MULTI",
+            "SELECT, HELLO, AUTH, CLIENT, SUBSCRIBE, INFO, ROLE and their like after MULTI",
             "refused",
         ),
         IN_TRANSACTION,
@@ -91,6 +91,11 @@ const ALL: &[Difference] = &[
     smart("databases", "SELECT, MOVE and SWAPDB of another database than 0", "refused in a cluster, as by its nodes"),
     smart("scan", "SCAN in a cluster", "goes through all nodes, with cursors of the tunnel's own"),
     smart("one-node", "INFO, PUBSUB, RANDOMKEY and keyspace events in a cluster", "are those of one of its nodes"),
+    smart(
+        "nodes",
+        "INFO and ROLE",
+        "tell of one primary without replicas that is no node of a cluster, at the tunnel's port: no addresses of servers",
+    ),
     smart(
         "auth",
         "AUTH and HELLO … AUTH",

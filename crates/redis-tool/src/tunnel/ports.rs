@@ -40,6 +40,14 @@ impl Ports {
         known.get(&(host.to_owned(), port)).copied()
     }
 
+    /// The port for the only node that has this port, on whichever host.
+    pub(super) fn only(&self, port: u16) -> Option<SocketAddr> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = known.iter().filter(|((_, known), _)| *known == port).map(|(_, local)| *local);
+        let first = found.next()?;
+        found.all(|other| other == first).then_some(first)
+    }
+
     /// Tells, once, that a node cannot be connected to, and that it can again.
     pub(super) fn note_attempt(&self, node: &NodeAddress, error: Option<&ConnectError>) {
         let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);

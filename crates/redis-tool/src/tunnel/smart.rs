@@ -5,6 +5,7 @@
 //! each kind for every protocol and database that clients use, made when it is first needed.
 
 mod catalogue;
+mod facts;
 mod identity;
 mod listener;
 mod local;

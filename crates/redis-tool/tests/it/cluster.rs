@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod databases;
+mod moves;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -260,6 +263,54 @@ fn only_the_processes_that_were_started_are_ended() {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, outside.to_string()).unwrap();
     failed(&tool.run(&["stop"]), 1, "outside");
+}
+
+/// A server that the tool does not end. Dropping it kills it.
+struct ByHand(u64);
+
+impl Drop for ByHand {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.0).ok().and_then(Pid::from_raw);
+        let _ = kill_process(pid.unwrap(), Signal::KILL);
+    }
+}
+
+#[test]
+fn a_server_that_was_started_again_by_hand_keeps_its_folder() {
+    let tool = Tool::new();
+    let started = tool.start(&["--nodes", "1"]);
+    let dir = started["dir"].as_str().unwrap();
+    let state: Json = serde_json::from_slice(&fs::read(Path::new(dir).join("cluster.json")).unwrap()).unwrap();
+    let server = Path::new(state["servers"][0]["dir"].as_str().unwrap());
+    let old = pids(dir)[0];
+    kill_process(Pid::from_raw(i32::try_from(old).unwrap()).unwrap(), Signal::KILL).unwrap();
+    while runs(old) {
+        std::thread::yield_now();
+    }
+    let program = state["program"].as_str().unwrap();
+    assert!(Command::new(program).arg("redis.conf").current_dir(server).status().unwrap().success());
+    let begun = Instant::now();
+    let new = loop {
+        let told = fs::read_to_string(server.join("pid")).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        if let Some(pid) = told.filter(|pid| *pid != old && runs(*pid)) {
+            break pid;
+        }
+        assert!(begun.elapsed() < LIMIT, "it does not start again");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let by_hand = ByHand(new);
+    let stopped = tool.run(&["stop"]);
+    failed(&stopped, 1, &format!("kill {new}"));
+    failed(&tool.run(&["start", "--nodes", "1", "--port", &started["port"].to_string()]), 1, "is taken");
+    assert!(runs(new) && server.join("redis.conf").exists());
+    // It still is the cluster that was started here.
+    assert_eq!(tool.json(&["status"])["nodes"][0]["address"], format!("127.0.0.1:{}", started["port"]));
+    drop(by_hand);
+    while runs(new) {
+        std::thread::yield_now();
+    }
+    assert_eq!(tool.json(&["stop"])["stopped"][0]["servers"], 0);
+    assert!(!Path::new(dir).exists());
 }
 
 #[test]

@@ -97,6 +97,46 @@ fn fill_notices_keys_that_were_acknowledged_and_evicted() {
     assert!(number(&json, "missing").abs_diff(20_000 - key_count(&server).unsigned_abs()) < 500, "{json}");
 }
 
+/// Kills the server when it has some keys, and returns what `fill` reports.
+fn killed(line: &str) -> (Outcome, Json) {
+    let server = Server::start().unwrap();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| fill(&server.url(), line));
+        while key_count(&server) < 2000 {
+            std::thread::yield_now();
+        }
+        server.kill().unwrap();
+        run.join().unwrap()
+    })
+}
+
+#[test]
+fn fill_reports_what_it_has_written_when_its_server_is_gone() {
+    for kind in ["string", "stream"] {
+        let line =
+            format!("--mb 4000 --key-size 20 --value-size 1000 --timeout 1 --type {kind} --elements 1 --max-errors 0");
+        let (outcome, json) = killed(&line);
+        assert_eq!(outcome, Outcome::Failed, "{json}");
+        assert!(number(&json, "written") >= 2000 && number(&json, "failed") > 0, "{json}");
+        assert_eq!((&json["given_up"], &json["keys_after"]), (&true.into(), &Json::Null), "{json}");
+        // Nobody knows.
+        assert_eq!((&json["missing"], &json["verified_by"]), (&0.into(), &"nothing".into()), "{json}");
+        assert!(json["not_verified"].as_str().unwrap().contains("does not answer"), "{json}");
+    }
+}
+
+#[test]
+fn fill_does_not_take_errors_of_a_check_for_missing_keys() {
+    let rule = "writer on >p ~* &* +@all -strlen -get";
+    let server = Server::builder().user(rule).start().unwrap();
+    let (outcome, json) = fill(&server.url(), "--count 100 --verify-all --username writer -a p");
+    assert_eq!((outcome, number(&json, "missing")), (Outcome::Failed, 0), "{json}");
+    assert_eq!((number(&json, "written"), number(&json, "unknown")), (100, 100), "{json}");
+    let (outcome, json) = fill(&server.url(), "--count 100 --username writer -a p");
+    assert_eq!((outcome, number(&json, "missing")), (Outcome::Failed, 0), "{json}");
+    assert!(json["not_verified"].as_str().unwrap().contains("NOPERM"), "{json}");
+}
+
 #[test]
 fn fill_spreads_over_a_cluster() {
     let cluster = Cluster::start(3, 0).unwrap();

@@ -9,4 +9,6 @@ mod down;
 mod fill;
 mod interrupt;
 mod refused;
+mod rights;
+mod servers;
 mod tunnel;

@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pilotlight_testkit::{Cluster, Server};
+use pilotlight_testkit::{ClientAuth, Cluster, Sentinels, Server};
 
 /// Far less than the time-outs of commands.
 const AT_ONCE: Duration = Duration::from_secs(4);
@@ -68,4 +68,143 @@ fn an_address_as_the_user() {
         assert_eq!(output.status.code(), Some(2), "{mode:?}: {said}");
         assert!(said.contains("--url") && !said.contains("s3cret"), "{mode:?}: {said}");
     }
+}
+
+#[test]
+fn a_sentinel_and_a_node_of_a_cluster_asked_as_a_server() {
+    let group = Sentinels::start(0).unwrap();
+    let modes = [("fill", "--mb 1"), ("bench", "--duration 1")];
+    check(group.sentinels()[0].port(), &modes, &[], &["is a Sentinel", "--sentinel NAME"]);
+    let cluster = Cluster::start(3, 0).unwrap();
+    for mode in modes {
+        let output = run(cluster.nodes()[0].port(), mode, &[]);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(output.status.code(), Some(1), "{mode:?}: {said}");
+        assert!(said.contains("MOVED") && said.contains("add -c"), "{mode:?}: {said}");
+    }
+}
+
+#[test]
+fn causes_are_told_once() {
+    let server = Server::start().unwrap();
+    server.kill().unwrap();
+    for mode in [("cluster status", ""), ("cluster check", ""), ("fill -c", "--mb 1"), ("cli", "PING")] {
+        let output = run(server.port(), mode, &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.matches("Connection refused").count(), 1, "{mode:?}: {said}");
+    }
+}
+
+/// A certificate of version 1, as `openssl x509 -req` without extensions makes it.
+const OLD_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
+MIIBGDCBvwIUV/33XB2J386kecHuJRUVPYB7S6owCgYIKoZIzj0EAwIwDjEMMAoG
+A1UEAwwDb2xkMCAXDTI2MTEyOTE0NDQ1MloYDzIxMjYxMTA1MTQ0NDUyWjAOMQww
+CgYDVQQDDANvbGQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARgsa938VO82c7+
+pWGz4bWMudJ18NqAcQbs2BUk1ulrEjZ6M/0xNSK+BJQmtBi+x5BtBZybVh+jYQEP
+yyNp0yl3MAoGCCqGSM49BAMCA0gAMEUCIQCEoj3S0AMRHQgDswGf6Nnl0ivfwugi
+bMjeePPyoF6F8QIgNAEW8tzhVwNj1hYMvYEdcXQJALZq080sfi+m8A65AFs=
+-----END CERTIFICATE-----
+";
+
+#[test]
+fn a_client_certificate_that_cannot_be_used() {
+    let server = Server::builder().tls(ClientAuth::Optional).start().unwrap();
+    let certificates = server.certificates().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let old = folder.path().join("old.pem");
+    std::fs::write(&old, OLD_CERTIFICATE).unwrap();
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let (ca, key) = (path(&certificates.ca_path()), path(&certificates.client_key_path()));
+    let (other, foreign) = (path(&certificates.client_path()), path(&certificates.server_key_path()));
+    for (certificate, key, words) in [
+        (path(&old), &key, ["client certificate", "version 1"]),
+        (other, &foreign, ["client certificate", "do not belong together"]),
+    ] {
+        let args = ["-h", "localhost", "--cacert", &ca, "--cert", &certificate, "--key", key];
+        let output = run(server.port(), ("cli", "PING"), &args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(words.iter().all(|word| said.contains(word)) && !said.contains("peer"), "{said}");
+    }
+}
+
+#[test]
+fn addresses_in_the_wrong_place() {
+    for (args, words) in [
+        (["--url", "unix:/run/x"], "unix:///run/x, or --socket /run/x"),
+        (["--url", "redis://127.0.0.1?pass=s3cret"], "REDISCLI_AUTH"),
+        (["--host", "redis://u:s3cret@127.0.0.1"], "--url"),
+        (["--host", "u:s3cret@127.0.0.1"], "--url"),
+        (["--host", "unix:/run/x"], "--socket"),
+        (["--host", "127.0.0.1:6379/2"], "--db"),
+        (["--socket", "unix:///run/x"], "--url"),
+    ] {
+        for mode in ["cli", "fill --mb 1", "bench", "tunnel"] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis"));
+            let output = command.args(mode.split(' ')).args(args).stdin(Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{mode} {args:?}: {said}");
+            assert!(said.contains(words) && !said.contains("s3cret"), "{mode} {args:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_tunnel_with_an_empty_password() {
+    for (args, variable) in [(&["--require-password", ""][..], None), (&[], Some(""))] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis"));
+        command.args(["tunnel", "--listen", "0"]).args(args).stdin(Stdio::null());
+        if let Some(password) = variable {
+            command.env("PILOTLIGHT_TUNNEL_PASSWORD", password);
+        }
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("PILOTLIGHT_TUNNEL_PASSWORD") && said.contains("empty"), "{said}");
+    }
+}
+
+/// Commands that the client sends on no shared connection, or to no several nodes.
+#[test]
+fn no_functions_of_the_client_are_advised() {
+    let cluster = Cluster::start(3, 0).unwrap();
+    let port = cluster.nodes()[0].port();
+    let commands = [
+        "multi",
+        "watch a",
+        "subscribe x",
+        "select 3",
+        "auth x",
+        "client tracking on",
+        "client reply off",
+        "monitor",
+        "quit",
+        "reset",
+        "wait 1 1",
+        "readonly",
+        "blpop a 0.01",
+        "psync ? -1",
+        "script debug yes",
+    ];
+    for command in commands {
+        for mode in ["cli -c on all", "cluster call"] {
+            let mut words = mode.split(' ').chain(command.split(' '));
+            let mut program = Command::new(env!("CARGO_BIN_EXE_pilotlight-redis"));
+            program.arg(words.next().unwrap());
+            let at = ["-p".to_owned(), port.to_string()];
+            let args: Vec<String> = words.map(str::to_owned).collect();
+            let first = usize::from(args[0] == "call");
+            program.args(&args[..first]).args(at).args(&args[first..]).stdin(Stdio::null());
+            let output = program.output().unwrap();
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            for word in ["client.", "call.on", "Config::", "Route::", "Command::raw"] {
+                assert!(!said.contains(word), "{mode} {command}: {said}");
+            }
+            assert!(!output.status.success(), "{mode} {command}: {said}");
+        }
+    }
+    // A subcommand is no argument.
+    let listed = run(port, ("cluster call", "client list"), &[]);
+    assert!(listed.status.success() && String::from_utf8_lossy(&listed.stdout).contains("id="), "{listed:?}");
 }

@@ -63,8 +63,22 @@ fn client_config(tls: &TlsConfig) -> Result<ClientConfig, String> {
             let key = private_key(key)?;
             builder
                 .with_client_auth_cert(certificates(pem)?, key)
-                .map_err(|error| format!("client certificate: {error}"))
+                .map_err(|error| format!("client certificate: {}", unfit(&error)))
         }
+    }
+}
+
+/// Why the client's own certificate cannot be used: the library below speaks of a peer's.
+fn unfit(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(why) if format!("{why:?}").contains("UnsupportedCertVersion") => {
+            "it is X.509 of version 1 or 2, and TLS needs version 3: issue it with an extension, as by `openssl x509 \
+             -req -extfile FILE`"
+                .to_owned()
+        }
+        rustls::Error::InvalidCertificate(why) => format!("it cannot be read: {why}"),
+        rustls::Error::InconsistentKeys(_) => "the certificate and the key do not belong together".to_owned(),
+        other => other.to_string(),
     }
 }
 

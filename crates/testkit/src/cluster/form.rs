@@ -8,6 +8,7 @@ use crate::server::certificates::Certificates;
 use crate::wait::{EVERY, Look, until};
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct ClusterBuilder {
     masters: usize,
     replicas_per_master: usize,
     node_timeout: Duration,
+    /// Slots of the last master; `None`: as many as the others have.
+    last_master_slots: Option<usize>,
     server: ServerBuilder,
 }
 
@@ -29,7 +32,13 @@ impl Default for ClusterBuilder {
     /// Three masters without replicas; a node counts as failed after a second.
     fn default() -> Self {
         let node_timeout = Duration::from_secs(1);
-        Self { masters: 3, replicas_per_master: 0, node_timeout, server: ServerBuilder::default() }
+        Self {
+            masters: 3,
+            replicas_per_master: 0,
+            node_timeout,
+            last_master_slots: None,
+            server: ServerBuilder::default(),
+        }
     }
 }
 
@@ -46,6 +55,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// Gives the last of several masters this many slots, so that it is emptied in a moment.
+    pub fn last_master_slots(mut self, count: usize) -> Self {
+        self.last_master_slots = Some(count);
+        self
+    }
+
     /// `cluster-node-timeout`: after this silence a node is suspected to have failed.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
@@ -55,6 +70,12 @@ impl ClusterBuilder {
     /// As [`ServerBuilder::config`], for every node.
     pub fn config(mut self, line: impl Into<String>) -> Self {
         self.server = self.server.config(line);
+        self
+    }
+
+    /// As [`ServerBuilder::program`], for every node.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.server = self.server.program(program);
         self
     }
 
@@ -112,7 +133,7 @@ impl ClusterBuilder {
             Ok(Node { server, id })
         });
         let cluster = Cluster { nodes: nodes.collect::<Result<_, Error>>()? };
-        cluster.form(self.masters)?;
+        cluster.form(self.masters, self.last_master_slots)?;
         Ok(cluster)
     }
 }
@@ -140,14 +161,18 @@ impl Cluster {
         until("an agreement of all nodes", AGREE_LIMIT, EVERY, || Ok(look_at_agreement(&self.running())))
     }
 
-    fn form(&self, masters: usize) -> Result<(), Error> {
+    fn form(&self, masters: usize, last_master_slots: Option<usize>) -> Result<(), Error> {
         for (index, node) in self.nodes.iter().enumerate() {
             // Distinct epochs from the start, or masters would argue them out one gossip round at a time.
             node.server.command_ok(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])?;
         }
         let (primaries, replicas) = self.nodes.split_at(masters);
         for (index, node) in primaries.iter().enumerate() {
-            assign(node, index * SLOTS / masters..(index + 1) * SLOTS / masters)?;
+            let border = |of: usize| match last_master_slots {
+                Some(last) if of < masters => of * (SLOTS - last) / (masters - 1).max(1),
+                _ => of * SLOTS / masters,
+            };
+            assign(node, border(index)..border(index + 1))?;
         }
         self.introduce_all()?;
         let replicas_per_master = replicas.len() / masters.max(1);

@@ -46,7 +46,10 @@ fn write(out: &mut String, value: &Value, strings: Strings) {
         // JSON has no infinity.
         Value::Double(number) if !number.is_finite() => string(out, double_text(*number).as_bytes(), strings),
         Value::Double(number) => out.push_str(&double_text(*number)),
-        Value::BigNumber(digits) => out.push_str(String::from_utf8_lossy(digits).trim_start_matches('+')),
+        Value::BigNumber(digits) => match big_number(digits) {
+            Some(number) => out.push_str(&number),
+            None => string(out, digits, strings),
+        },
         Value::Simple(data) | Value::Bulk(data) | Value::Verbatim { text: data, .. } => string(out, data, strings),
         Value::Error(data) => {
             out.push_str("{\"error\":");
@@ -80,6 +83,18 @@ fn write(out: &mut String, value: &Value, strings: Strings) {
     }
 }
 
+/// As JSON has numbers: no `+`, no zeros in front. `None` if these are no digits.
+fn big_number(digits: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(digits).ok()?;
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let significant = digits.trim_start_matches('0');
+    is_number.then(|| format!("{sign}{}", if significant.is_empty() { "0" } else { significant }))
+}
+
 /// Names of members are strings.
 fn name(out: &mut String, key: &Value, strings: Strings) {
     match key {
@@ -103,6 +118,31 @@ fn escape(out: &mut String, text: &str) {
             '\u{c}' => out.push_str("\\f"),
             control if control < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(control))),
             other => out.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn big_numbers_are_numbers_of_json() {
+        for (digits, expected) in [
+            ("007", "7"),
+            ("-007", "-7"),
+            ("+12345678901234567890", "12345678901234567890"),
+            ("000", "0"),
+            ("-0", "-0"),
+            ("-", "\"-\""),
+            ("", "\"\""),
+            ("1e5", "\"1e5\""),
+            ("0x\u{1}", "\"0x\\u0001\""),
+        ] {
+            let value = Value::Array(vec![Value::BigNumber(digits.to_owned().into())]);
+            let json = text(&value, Strings::Utf8);
+            assert_eq!(json, format!("[{expected}]"));
+            assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{json}");
         }
     }
 }

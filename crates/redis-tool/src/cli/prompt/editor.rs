@@ -21,7 +21,7 @@ use super::shared::Shared;
 use crate::cli::hints;
 use crate::cli::profile::folder;
 use crate::cli::secrets::has_secret;
-use crate::cli::session::command;
+use crate::spec::command;
 use crate::words::{Word, split, split_unfinished, typed};
 
 /// Lines that are kept.

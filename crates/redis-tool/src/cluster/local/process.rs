@@ -79,6 +79,13 @@ pub(super) fn is_server(pid: i32, port: u16, dir: &Path) -> bool {
     is_named && works_there
 }
 
+/// Finds the server with this port that works in this folder, also one that this program did not start.
+pub(super) fn find_server(port: u16, dir: &Path) -> Option<i32> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.find(|pid| is_server(*pid, port, dir) && start_time(*pid).is_some())
+}
+
 /// When a process began, in ticks since the machine started: field 22 of `/proc/PID/stat`.
 pub(super) fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

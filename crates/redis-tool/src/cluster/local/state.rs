@@ -58,9 +58,9 @@ impl State {
         }
     }
 
-    /// Whether any of its servers runs.
+    /// Whether any of its servers runs, also one that this program did not start.
     pub(super) fn is_running(&self) -> bool {
-        self.servers.iter().any(|server| server.running().is_some())
+        self.servers.iter().any(|server| server.running().or_else(|| server.foreign()).is_some())
     }
 
     pub(super) fn addresses(&self) -> String {
@@ -90,6 +90,11 @@ impl Server {
         let (pid, start_time) = (self.pid?, self.start_time?);
         let is_it = process::start_time(pid) == Some(start_time) && process::is_server(pid, self.port, &self.dir);
         is_it.then_some(pid)
+    }
+
+    /// Another process that works as this server: it was started again by hand.
+    fn foreign(&self) -> Option<i32> {
+        if self.running().is_some() { None } else { process::find_server(self.port, &self.dir) }
     }
 }
 
@@ -166,7 +171,11 @@ impl Place {
     }
 
     /// Ends the servers and removes their folders; says how many ran.
+    ///
+    /// # Errors
+    /// One of them does not end, or was started again by hand; its folder is kept.
     pub(super) fn stop(&self, state: &State, timeout: Duration) -> anyhow::Result<usize> {
+        refuse_foreign(state)?;
         let running: Vec<_> = state.servers.iter().filter(|server| server.running().is_some()).collect();
         for server in &running {
             process::end(server.running());
@@ -194,6 +203,7 @@ impl Place {
 
     /// Removes what was made there, and nothing else.
     pub(super) fn clear(&self, state: &State) -> anyhow::Result<()> {
+        refuse_foreign(state)?;
         for server in &state.servers {
             match fs::remove_dir_all(&server.dir) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -207,6 +217,17 @@ impl Place {
         let _ = fs::remove_dir(&self.dir);
         Ok(())
     }
+}
+
+/// Only processes that were started here are ended, and no folder is removed from under a server.
+fn refuse_foreign(state: &State) -> anyhow::Result<()> {
+    let foreign: Vec<_> = state.servers.iter().filter_map(|server| Some((server.port, server.foreign()?))).collect();
+    let Some((port, pid)) = foreign.first() else { return Ok(()) };
+    let pids: Vec<_> = foreign.iter().map(|(_, pid)| pid.to_string()).collect();
+    bail!(
+        "nothing was stopped or removed: the server of port {port} was started again by other means (process {pid}); end it first by `kill {}`",
+        pids.join(" ")
+    );
 }
 
 /// Where the state of clusters is kept.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
-use super::rewrite::{self, Map};
+use super::rewrite::{self, Map, UNKNOWN};
 use super::track::{Held, Tracker};
 use super::upward::{Step, Upward};
 use crate::tunnel::ports::{Ports, Target};
@@ -182,8 +182,11 @@ impl Addresses<'_> {
 
 impl Map for Addresses<'_> {
     fn local(&mut self, host: &str, port: u16) -> Option<(String, u16)> {
-        let host = if host.is_empty() { self.asked.node.host()? } else { host };
-        let found = self.ports.local(host, port);
+        let found = match host {
+            "" => self.ports.local(self.asked.node.host()?, port),
+            UNKNOWN => self.ports.only(port),
+            host => self.ports.local(host, port),
+        };
         self.unknown |= found.is_none();
         let local = found?;
         let ip = if local.ip().is_unspecified() { self.here } else { local.ip() };

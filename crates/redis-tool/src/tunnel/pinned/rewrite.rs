@@ -49,9 +49,14 @@ impl Query {
     }
 }
 
+/// The host that nodes tell where clients are to use names (`cluster-preferred-endpoint-type hostname`) and the node
+/// has none.
+pub(super) const UNKNOWN: &str = "?";
+
 /// Where a node is for the tunnel's clients.
 pub(super) trait Map {
-    /// The host and port in the place of `host:port`; an empty host is that of the node that was asked.
+    /// The host and port in the place of `host:port`; an empty host is that of the node that was asked, and [`UNKNOWN`]
+    /// is any.
     fn local(&mut self, host: &str, port: u16) -> Option<(String, u16)>;
 }
 
@@ -122,6 +127,12 @@ fn slots(range: &mut Value, map: &mut dyn Map) -> bool {
     any(items.get_mut(2..).unwrap_or_default(), |node| {
         let Value::Array(parts) = node else { return false };
         let [host, port, rest @ ..] = &mut parts[..] else { return false };
+        // Next to a name that is not known stands the address.
+        if matches!(host, Value::Bulk(name) if name == UNKNOWN.as_bytes())
+            && let Some(ip) = rest.get_mut(1).and_then(|metadata| field(metadata, "ip"))
+        {
+            host.clone_from(ip);
+        }
         let is_changed = address(host, port, map);
         if is_changed && let Some(metadata) = rest.get_mut(1) {
             for name in ["ip", "hostname"] {
@@ -161,7 +172,7 @@ fn instance(value: &mut Value, map: &mut dyn Map) -> bool {
         Some(Value::Bulk(text)) => Some(String::from_utf8_lossy(text).into_owned()),
         _ => None,
     };
-    let known = |host: &String| !host.is_empty() && host != "?";
+    let known = |host: &String| !host.is_empty() && host != UNKNOWN;
     let host = text(field(value, "endpoint")).filter(known).or_else(|| text(field(value, "ip")));
     let number = |value: Option<&mut Value>| match value {
         Some(Value::Integer(port)) => u16::try_from(*port).ok(),
@@ -296,7 +307,7 @@ mod tests {
 
     impl Map for Example {
         fn local(&mut self, host: &str, port: u16) -> Option<(String, u16)> {
-            matches!(host, "10.0.0.1" | "node-1" | "").then(|| ("127.0.0.1".to_owned(), port + 1000))
+            matches!(host, "10.0.0.1" | "node-1" | "" | UNKNOWN).then(|| ("127.0.0.1".to_owned(), port + 1000))
         }
     }
 
@@ -322,6 +333,12 @@ mod tests {
         check(Query::Slots, &reply("$-1\r\n", 7000, "node-1"), Some(&reply(&local, 8000, "127.0.0.1")));
         check(Query::Slots, &reply("_\r\n", 7000, "node-1"), Some(&reply(&local, 8000, "127.0.0.1")));
         check(Query::Slots, &reply(&bulks(&["10.9.9.9"]), 7000, "x"), None);
+        let nameless = |host: &str, ip: &str| {
+            let node = format!("{}:7000\r\n$2\r\nid\r\n*2\r\n{}", bulks(&[host]), bulks(&["ip", ip]));
+            format!("*1\r\n*3\r\n:0\r\n:5\r\n*4\r\n{node}")
+        };
+        let known = nameless("127.0.0.1", "127.0.0.1").replace(":7000", ":8000");
+        check(Query::Slots, &nameless("?", "10.0.0.1"), Some(&known));
         check(Query::Slots, "+QUEUED\r\n", None);
         check(Query::Slots, "-ERR no\r\n", None);
     }
@@ -370,6 +387,7 @@ mod tests {
         check("-MOVED 5 10.0.0.1:7000\r\n", Some("-MOVED 5 127.0.0.1:8000\r\n"));
         check("-ASK 5 node-1:7000\r\n", Some("-ASK 5 127.0.0.1:8000\r\n"));
         check("-MOVED 5 :7000\r\n", Some("-MOVED 5 127.0.0.1:8000\r\n"));
+        check("-MOVED 5 ?:7000\r\n", Some("-MOVED 5 127.0.0.1:8000\r\n"));
         check("-MOVED 5 10.9.9.9:7000\r\n", None);
         check("-ERR MOVED 5 10.0.0.1:7000\r\n", None);
         check("-MOVED\r\n", None);

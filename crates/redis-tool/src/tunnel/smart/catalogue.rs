@@ -25,6 +25,8 @@ pub(super) enum Kind {
     Unsubscribe,
     Ping,
     Scan,
+    /// What a server says of itself and the other nodes.
+    Facts,
     /// There is no connection that it could be about, or no reply that would be true.
     Refused(&'static str),
 }
@@ -56,6 +58,7 @@ fn by_name(name: &str) -> Kind {
         "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => Kind::Unsubscribe,
         "PING" => Kind::Ping,
         "SCAN" => Kind::Scan,
+        "INFO" | "ROLE" => Kind::Facts,
         "MONITOR" | "SYNC" | "PSYNC" | "REPLCONF" => Kind::Refused(differences::STREAMS),
         "WAIT" | "WAITAOF" => Kind::Refused(differences::WAIT),
         "READONLY" | "READWRITE" | "ASKING" => Kind::Refused("This instance has cluster support disabled"),

@@ -8,6 +8,9 @@ pub(crate) fn error_text(error: &Error) -> String {
     match (error.server(), error.kind()) {
         (Some(server), _) => server.text().to_owned(),
         (None, ErrorKind::Misuse(Misuse::CrossSlot { .. })) => CROSS_SLOT.to_owned(),
+        (None, ErrorKind::Misuse(Misuse::ConnectionState { command, .. })) => {
+            format!("ERR the tunnel: {command} is about one connection, and clients share them; use --mode pinned")
+        }
         (None, ErrorKind::Cluster(_)) => format!("CLUSTERDOWN the tunnel: {error}"),
         (None, _) => format!("ERR the tunnel: {error}"),
     }

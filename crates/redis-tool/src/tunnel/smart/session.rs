@@ -23,6 +23,7 @@ use super::scan::Cursor;
 use super::subscriber::{self, News, Subscriber};
 use super::transaction::{Answer, Transaction, Watch};
 use super::upstream::{End, Upstream};
+use crate::refusal;
 use crate::tunnel::clients::{Client, Unblock};
 use crate::tunnel::request::{BadRequest, Parser, Request, Requests};
 use crate::tunnel::shared::Shared;
@@ -312,6 +313,7 @@ impl Session {
             }
             Kind::Ping => return self.ask(request).await,
             Kind::Scan => return self.scan(request).await,
+            Kind::Facts => self.facts(request).await,
             Kind::Hello => self.hello(request).await,
             Kind::Auth => self.auth(request),
             Kind::Select => self.select(request).await,
@@ -398,7 +400,9 @@ impl Session {
         };
         if self.end.raw.primaries().is_empty() {
             // Nothing was asked yet: this brings the map.
-            if let Err(error) = self.end.raw.run(Command::raw("PING"), None).await {
+            if let Err(error) = self.end.raw.run(Command::raw("PING"), None).await
+                && !refusal::is_answer(&error)
+            {
                 self.wire.error(&error_text(&error));
                 return Ok(());
             }

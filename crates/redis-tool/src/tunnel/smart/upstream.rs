@@ -112,6 +112,7 @@ impl Upstream {
         let end = self.end(Protocol::Resp2, self.config.database).map_err(anyhow::Error::msg)?;
         match end.whole.run::<Value>(Command::raw("PING")).await {
             Ok(_) => Ok(()),
+            Err(error) if refusal::is_answer(&error) => Ok(()),
             Err(error) => Err(refusal::unusable(&self.config, &error).await),
         }
     }

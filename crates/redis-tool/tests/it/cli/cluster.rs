@@ -60,6 +60,18 @@ fn own_args(own: &[String]) -> Vec<&str> {
 }
 
 #[test]
+fn a_redirect_says_what_follows_it() {
+    let (tool, cluster) = (Tool::new(), Cluster::start(3, 0).unwrap());
+    let (node, _) = cluster.node_for_key("k").unwrap();
+    let other = cluster.nodes().iter().find(|other| other.id() != node.id()).unwrap().port().to_string();
+    let output = tool.run(&["-p", &other], "get k\nget k\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).matches("MOVED ").count(), 2, "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("-c follows redirects").count(), 1, "{output:?}");
+    let quiet = tool.run(&["-c", "-p", &other, "get", "k"], "");
+    assert!(quiet.stderr.is_empty(), "{quiet:?}");
+}
+
+#[test]
 fn nobody_there_is_told_at_once() {
     let tool = Tool::new();
     let server = pilotlight_testkit::Server::start().unwrap();

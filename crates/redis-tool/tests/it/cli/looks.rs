@@ -3,6 +3,7 @@
 use pilotlight_testkit::Server;
 
 use super::{Tool, at, with};
+use crate::servers::program;
 
 #[test]
 fn the_biggest_keys_come_first() {
@@ -22,6 +23,62 @@ fn the_biggest_keys_come_first() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("allkeys-lfu") && refused.status.code() == Some(1));
     server.config_set("maxmemory-policy", "allkeys-lfu").unwrap();
     assert!(tool.text(&with(&own, &["--hotkeys"])).contains("accesses"));
+}
+
+#[test]
+fn keys_that_a_server_does_not_measure_are_no_data() {
+    let user = |rule: &str| format!("{rule} on >p ~* &* +@all");
+    let server = Server::builder()
+        .user(&format!("{} -strlen", user("sizes")))
+        .user(&format!("{} -type", user("types")))
+        .user(&format!("{} -memory|usage -dbsize", user("memory")))
+        .start()
+        .unwrap();
+    let (tool, own) = (Tool::new(), at(&server));
+    tool.text_of(&with(&own, &[]), "set a 1\nset b 2\nset c 3\nrpush l 1 2\n");
+    let look = |user: &str, option: &str, code: i32| {
+        let output = tool.run(&with(&own, &["--user", user, "-a", "p", "--no-auth-warning", "--json", option]), "");
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    for (user, option, keys, unmeasured) in [
+        ("sizes", "--bigkeys", 1, 3),
+        ("types", "--bigkeys", 0, 4),
+        ("types", "--memkeys", 0, 4),
+        ("memory", "--memkeys", 0, 4),
+    ] {
+        let json = look(user, option, 1);
+        assert_eq!((&json["keys"], &json["unmeasured"]), (&keys.into(), &unmeasured.into()), "{user} {json}");
+        assert_eq!(
+            (&json["complete"], &json["errors_by_kind"][0]["kind"]),
+            (&false.into(), &"NOPERM".into()),
+            "{json}"
+        );
+    }
+    assert_eq!(look("sizes", "--memkeys", 0)["unmeasured"], 0);
+    let told = tool.run(&with(&own, &["--user", "sizes", "-a", "p", "--keystats"]), "");
+    let text = String::from_utf8_lossy(&told.stdout);
+    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    assert!(text.contains("3 keys could not be measured:\n  3 × NOPERM") && text.contains("string: 3 keys"), "{text}");
+}
+
+#[test]
+fn looking_at_keys_is_no_use_of_them() {
+    let Some(program) = program("redis-8") else { return };
+    let server = Server::builder()
+        .program(program)
+        .config("maxmemory-policy allkeys-lfu")
+        .config("lfu-log-factor 0")
+        .start()
+        .unwrap();
+    let (tool, own) = (Tool::new(), at(&server));
+    tool.text(&with(&own, &["SET", "k", "v"]));
+    let uses = || server.command(&["OBJECT", "FREQ", "k"]).unwrap().integer();
+    let before = uses();
+    for option in ["--bigkeys", "--memkeys", "--keystats"] {
+        tool.text(&with(&own, &[option]));
+    }
+    assert_eq!(uses(), before);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::thread;
 use pilotlight_testkit::{Cluster, Failover};
 
 use super::bed::{Tunnel, encoded, shown, until};
+use super::smart::tells_no_addresses;
 
 pub(super) fn tunnel(cluster: &Cluster, more: &[&str]) -> Tunnel {
     let seed = format!("127.0.0.1:{}", cluster.nodes()[0].port());
@@ -47,6 +48,16 @@ fn a_cluster_looks_like_one_server() {
     assert_eq!(peer.say(&["SELECT", "0"]), "OK");
     assert_eq!(peer.say(&["SELECT", "1"]), "-ERR SELECT is not allowed in cluster mode");
     assert_eq!(peer.say(&[&["DEL"], &names[..]].concat()), "100");
+}
+
+#[test]
+fn nodes_are_not_told_of() {
+    let cluster = Cluster::start(3, 1).unwrap();
+    let ports: Vec<u16> = cluster.nodes().iter().map(|node| node.port()).collect();
+    tells_no_addresses(&tunnel(&cluster, &[]), &ports);
+    // Replicas are not told apart from primaries.
+    let url = format!("redis+cluster://127.0.0.1:{}?read_from=replica", ports[0]);
+    tells_no_addresses(&Tunnel::start(&["--url", &url]), &ports);
 }
 
 #[test]

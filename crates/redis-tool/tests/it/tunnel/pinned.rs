@@ -66,6 +66,25 @@ fn a_client_that_knows_clusters_sees_only_the_tunnel() {
 }
 
 #[test]
+fn nodes_without_the_names_that_clients_are_to_use_are_found() {
+    let cluster = Cluster::builder().masters(3).config("cluster-preferred-endpoint-type hostname").start().unwrap();
+    let (node, slot) = cluster.node_for_key("k").unwrap();
+    let other = cluster.nodes().iter().find(|other| other.id() != node.id()).unwrap();
+    let moved = other.server().command(&["GET", "k"]);
+    assert!(moved.is_err_and(|error| error.to_string().contains(&format!("MOVED {slot} ?:{}", node.port()))));
+    let tunnel = tunnel(&cluster, &["--mode", "pinned"]);
+    let local = |port: u16| tunnel.ports.iter().find(|(node, _)| node.ends_with(&format!(":{port}"))).unwrap().1;
+    let ports: BTreeSet<u16> = tunnel.ports.iter().map(|(_, local)| local.port()).collect();
+    for protocol in ["2", "3"] {
+        let mut peer = Peer::connect(local(other.port()));
+        peer.ask(&["HELLO", protocol]);
+        assert_eq!(slots(&mut peer), ports);
+        assert!(!peer.say(&["CLUSTER", "SLOTS"]).contains('?'));
+        assert_eq!(peer.say(&["GET", "k"]), format!("-MOVED {slot} {}", local(node.port())));
+    }
+}
+
+#[test]
 fn data_that_looks_like_addresses_is_not_touched() {
     let cluster = Cluster::start(2, 0).unwrap();
     let tunnel = tunnel(&cluster, &["--mode", "pinned"]);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use pilotlight_resp::{Frame, Value};
-use pilotlight_testkit::{ClientAuth, Sentinels, Server};
+use pilotlight_testkit::{ClientAuth, Cluster, Sentinels, Server};
 
 use super::bed::{Peer, Tunnel, encoded, until};
 
@@ -131,6 +131,51 @@ fn each_client_has_its_own_protocol_database_and_name() {
     assert_eq!(two.say(&["RESET"]), "RESET");
     assert_eq!(two.say(&["EXISTS", "only3"]), "0");
     assert_eq!(two.say(&["HELLO", "4"]), "-NOPROTO unsupported protocol version");
+}
+
+/// INFO and ROLE in both protocols tell what HELLO says, and nothing of the servers' addresses.
+#[track_caller]
+pub(super) fn tells_no_addresses(tunnel: &Tunnel, ports: &[u16]) {
+    for protocol in ["2", "3"] {
+        let mut peer = tunnel.peer();
+        let hello = peer.say(&["HELLO", protocol]);
+        assert!(hello.contains("standalone"), "{hello}");
+        let told = [
+            peer.say(&["INFO"]),
+            peer.say(&["INFO", "replication"]),
+            peer.say(&["INFO", "everything"]),
+            peer.say(&["ROLE"]),
+        ];
+        let all = told.concat();
+        for port in ports {
+            assert!(!all.contains(&port.to_string()), "{port} is in {all}");
+        }
+        assert!(!all.contains("mode:cluster") && all.contains("redis_mode:standalone"), "{all}");
+        assert!(all.contains("role:master\r\nconnected_slaves:0\r\n"), "{all}");
+        assert!(told[3].starts_with("[master ") && told[3].ends_with(" []]"), "{}", told[3]);
+    }
+}
+
+#[test]
+fn a_user_that_may_not_ping_has_a_tunnel() {
+    let cluster = Cluster::builder().masters(2).user("careful on >p ~* &* +@all -ping -echo").start().unwrap();
+    let seed = format!("127.0.0.1:{}", cluster.nodes()[0].port());
+    let login = [("REDISCLI_AUTH", "p")];
+    for args in [&["-c", "-h", &seed, "--username", "careful"][..], &["-h", &seed, "--username", "careful"]] {
+        let tunnel = Tunnel::with(args, &login);
+        let mut peer = tunnel.peer();
+        assert!(peer.say(&["PING"]).starts_with("-NOPERM"));
+        assert!(peer.say(&["SCAN", "0"]).ends_with(" []]"));
+    }
+}
+
+#[test]
+fn replicas_are_not_told_of() {
+    let group = Sentinels::start(1).unwrap();
+    let sentinel = format!("127.0.0.1:{}", group.sentinels()[0].port());
+    let tunnel = Tunnel::start(&["-h", &sentinel, "--sentinel", group.name()]);
+    let ports: Vec<u16> = group.servers().iter().map(|server| server.port()).collect();
+    tells_no_addresses(&tunnel, &ports);
 }
 
 #[test]
