@@ -25,7 +25,7 @@ pub use geo::{GeoFound, GeoPosition};
 #[cfg(feature = "json")]
 pub use json::Json;
 pub use read::FromReply;
-pub(crate) use read::{Spare, mismatch};
+pub(crate) use read::{Spare, mismatch, skipped};
 pub use scan::ScanReply;
 #[cfg(feature = "serde")]
 pub use serde::Serde;

@@ -212,7 +212,7 @@ impl<T: FromReply> Future for Call<'_, T> {
                 Stage::Sent(flight) => {
                     let Some((outcome, since)) = flight.poll(cx.waker()) else { return Poll::Pending };
                     match outcome {
-                        Outcome::One(value) if !matches!(value, Value::Error(_) | Value::TooDeep) => {
+                        Outcome::One(value) if !matches!(value, Value::Error(_) | Value::Skipped(_)) => {
                             this.client.core().note_reply(&this.command, &value);
                             let at_node =
                                 |error| Error::new(error, Ran::Executed, this.command.name()).at(flight.lane().node());

@@ -18,7 +18,7 @@ use crate::engine::routing;
 use crate::engine::submission::SubmissionError;
 use crate::error::{Error, ErrorKind, Misuse, Ran, ServerError};
 use crate::out::Out;
-use crate::reply::{FromReply, Value, mismatch};
+use crate::reply::{FromReply, Value, skipped};
 
 /// A connection to one node that nobody else uses meanwhile.
 ///
@@ -211,9 +211,8 @@ impl Dedicated {
             Value::Error(text) => {
                 Err(Error::answered(spec, ServerError::parse(&text)).at(Arc::clone(self.lease.node())))
             }
-            value @ Value::TooDeep => {
-                let error = mismatch("a reply within max_depth", &value);
-                Err(Error::new(error, Ran::Executed, name).at(Arc::clone(self.lease.node())))
+            Value::Skipped(limit) => {
+                Err(Error::new(skipped(limit), Ran::Executed, name).at(Arc::clone(self.lease.node())))
             }
             value => Ok(value),
         }

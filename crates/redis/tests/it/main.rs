@@ -28,6 +28,7 @@ mod migration;
 mod observability;
 mod option_examples;
 mod order;
+mod oversized;
 mod pubsub;
 mod raw;
 mod recipes;

@@ -74,12 +74,11 @@ pub(super) struct Lexer {
     /// Bytes at the front of the input in which the end of a line was not found.
     searched: usize,
     wanted: usize,
-    failed: Option<DecodeError>,
 }
 
 impl Lexer {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, used: 0, token_start: 0, elements: 0, searched: 0, wanted: 0, failed: None }
+        Self { limits, used: 0, token_start: 0, elements: 0, searched: 0, wanted: 0 }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -90,17 +89,17 @@ impl Lexer {
         self.wanted
     }
 
-    /// The error that ended the stream.
-    #[inline]
-    pub(super) fn check(&self) -> Result<(), DecodeError> {
-        self.failed.map_or(Ok(()), Err)
-    }
-
     /// The next token starts a frame.
     #[inline]
     pub(super) fn start_frame(&mut self) {
         self.used = 0;
         self.elements = 0;
+    }
+
+    /// The token in front of the input, which exceeds a limit, is taken elsewhere. Returns its offset in the frame.
+    pub(super) fn leave_token(&mut self) -> usize {
+        self.searched = 0;
+        self.used
     }
 
     /// Fails at the first byte of the token that was read last.
@@ -109,16 +108,13 @@ impl Lexer {
         self.fail(0, kind)
     }
 
-    /// Counts elements of the frame.
-    pub(super) fn count(&mut self, elements: u64) -> Result<(), DecodeError> {
-        let left = self.limits.max_elements - self.elements;
-        match usize::try_from(elements) {
-            Ok(more) if more <= left => {
-                self.elements += more;
-                Ok(())
-            }
-            _ => Err(self.fail_token(DecodeErrorKind::TooManyElements(elements))),
+    /// Counts an element of a streamed aggregate.
+    pub(super) fn count_one(&mut self) -> Result<(), DecodeError> {
+        if self.elements == self.limits.max_elements {
+            return Err(self.fail_token(DecodeErrorKind::TooManyElements(1)));
         }
+        self.elements += 1;
+        Ok(())
     }
 
     /// Takes the next token, where any value may stand.
@@ -321,14 +317,21 @@ impl Lexer {
             _ => {}
         }
         let Some((count, end)) = self.digits(input, 1, DecodeErrorKind::Length)? else { return Ok(None) };
-        self.consume(input, end)?;
         let elements = if matches!(kind, Kind::Map | Kind::Attribute) { count.saturating_mul(2) } else { count };
-        self.count(elements)?;
+        // Beyond a limit, the header stays in front of the input for whoever reads over the reply.
         let left = (self.limits.max_frame_bytes - self.used) as u64;
-        if elements.saturating_mul(MIN_ELEMENT) > left {
-            return Err(self.fail_token(DecodeErrorKind::FrameTooLong));
+        if end as u64 > left {
+            return Err(self.fail(0, DecodeErrorKind::FrameTooLong));
         }
-        // `count` compared it with a usize.
+        if elements > (self.limits.max_elements - self.elements) as u64 {
+            return Err(self.fail(0, DecodeErrorKind::TooManyElements(elements)));
+        }
+        if elements.saturating_mul(MIN_ELEMENT) > left - end as u64 {
+            return Err(self.fail(0, DecodeErrorKind::FrameTooLong));
+        }
+        self.consume(input, end)?;
+        self.elements += elements as usize;
+        // It was compared with a usize.
         Ok(Some(Token::Open(kind, Some(elements as usize))))
     }
 
@@ -451,12 +454,10 @@ impl Lexer {
         Ok(size)
     }
 
-    /// Remembers the error at `offset` of the input: nothing after it can be trusted.
+    /// The error at `offset` of the input.
     #[cold]
-    fn fail(&mut self, offset: usize, kind: DecodeErrorKind) -> DecodeError {
-        let error = DecodeError { offset: self.used + offset, kind };
-        self.failed = Some(error);
-        error
+    fn fail(&self, offset: usize, kind: DecodeErrorKind) -> DecodeError {
+        DecodeError { offset: self.used + offset, kind }
     }
 }
 

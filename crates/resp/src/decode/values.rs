@@ -1,5 +1,6 @@
 //! Replies that are read: frames become values.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -7,6 +8,7 @@ use bytes::BytesMut;
 
 use super::level::{self, Closed, Level, STREAMED};
 use super::lexer::{Kind, Lexer, Token, is_scalar};
+use super::skip::Skip;
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::limits::{Attributes, Limits};
 use crate::spares::Spares;
@@ -19,11 +21,23 @@ pub(super) struct ValueDecoder {
     stack: Vec<Level>,
     pub(super) attributes: Attributes,
     pub(super) spares: Option<Arc<dyn Spares>>,
+    /// `None`: all is well.
+    trouble: Option<Box<Trouble>>,
+}
+
+/// What came cannot be built.
+#[derive(Debug)]
+enum Trouble {
+    /// The rest of a reply that exceeds a limit is to come.
+    Skip(Skip),
+    /// The stream has ended.
+    Ended(DecodeError),
 }
 
 impl ValueDecoder {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { lexer: Lexer::new(limits), stack: Vec::new(), attributes: Attributes::Discard, spares: None }
+        let (lexer, stack) = (Lexer::new(limits), Vec::new());
+        Self { lexer, stack, attributes: Attributes::Discard, spares: None, trouble: None }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -32,14 +46,19 @@ impl ValueDecoder {
 
     #[inline]
     pub(super) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
-        self.lexer.check()?;
-        if self.stack.is_empty() {
-            self.lexer.start_frame();
-            if is_scalar(input) {
-                return self.lexer.scalar(input);
-            }
+        if self.trouble.is_some() {
+            return self.skip(input);
         }
-        self.resume(input)
+        let decoded = if self.stack.is_empty() {
+            self.lexer.start_frame();
+            if is_scalar(input) { self.lexer.scalar(input) } else { self.resume(input) }
+        } else {
+            self.resume(input)
+        };
+        match decoded {
+            Err(error) => self.fail(error, input),
+            decoded => decoded,
+        }
     }
 
     #[inline]
@@ -49,7 +68,7 @@ impl ValueDecoder {
 
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.stack.is_empty()
+        self.stack.is_empty() && !matches!(self.trouble.as_deref(), Some(Trouble::Skip(_)))
     }
 
     /// Goes on within a frame.
@@ -74,7 +93,7 @@ impl ValueDecoder {
             Token::Value(value) => self.place(Closed::Value(value)),
             Token::Open(kind, count) => {
                 if self.is_too_deep() {
-                    return self.skip(kind, count);
+                    return self.too_deep(kind, count);
                 }
                 let level = Level::new(kind, count, input.len(), self.spares.as_deref());
                 if count == Some(0) {
@@ -99,22 +118,60 @@ impl ValueDecoder {
 
     /// Whether no further level may be opened.
     fn is_too_deep(&self) -> bool {
-        self.stack.len() >= self.lexer.limits().max_depth || matches!(self.stack.last(), Some(Level::Skipped { .. }))
+        self.stack.len() >= self.lexer.limits().max_depth
     }
 
-    /// An aggregate of `count` elements is one level too deep. Its reply is skipped to the end: a count of the values
-    /// that are still owed finds it, and nothing of it is kept. Pushes are not skipped, nor is what has no count: there
-    /// the stream ends.
+    /// An aggregate of `count` elements, whose header was read, is one level too deep.
     #[cold]
-    fn skip(&mut self, kind: Kind, count: Option<usize>) -> Result<Option<Frame>, DecodeError> {
-        let owed = count.filter(|_| kind != Kind::Push).and_then(|count| level::owed(&self.stack, kind, count));
-        let Some(owed) = owed else { return Err(self.lexer.fail_token(DecodeErrorKind::TooDeep)) };
-        self.stack.clear();
-        if owed == 0 {
-            return Ok(Some(Frame::Reply(Value::TooDeep)));
+    fn too_deep(&mut self, kind: Kind, count: Option<usize>) -> Result<Option<Frame>, DecodeError> {
+        let offset = self.lexer.leave_token();
+        let error = self.lexer.fail_token(DecodeErrorKind::TooDeep);
+        if kind != Kind::Push && !self.is_in_push() {
+            let owed = count.and_then(|count| level::owed(&self.stack, kind, count));
+            self.trouble = Some(Box::new(Trouble::Skip(Skip::new(error, owed, offset))));
         }
-        self.stack.push(Level::Skipped { owed });
-        Ok(None)
+        Err(error)
+    }
+
+    /// What is in front of the input is malformed, or exceeds a limit: then the reply that it is a part of is read
+    /// over.
+    #[cold]
+    fn fail(&mut self, error: DecodeError, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        if self.trouble.is_none() {
+            let is_push = input.first() == Some(&b'>') || self.is_in_push();
+            self.trouble = Some(Box::new(if error.kind.is_limit() && !is_push {
+                let owed = if self.stack.is_empty() { Some(1) } else { level::owed(&self.stack, Kind::Array, 1) };
+                Trouble::Skip(Skip::new(error, owed, self.lexer.leave_token()))
+            } else {
+                Trouble::Ended(error)
+            }));
+        }
+        self.skip(input)
+    }
+
+    /// Whether what is being read is told to all, and answers nobody.
+    fn is_in_push(&self) -> bool {
+        self.stack.iter().any(|level| matches!(level, Level::Items { kind: Kind::Push, .. }))
+    }
+
+    /// Reads over the rest of a reply, or says again why the stream has ended.
+    #[cold]
+    fn skip(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        let Some(trouble) = self.trouble.as_deref_mut() else { return Ok(None) };
+        let skip = match trouble {
+            Trouble::Skip(skip) => skip,
+            Trouble::Ended(error) => return Err(*error),
+        };
+        let ended = match skip.run(input) {
+            Ok(false) => return Ok(None),
+            Ok(true) => None,
+            Err(error) => Some(error),
+        };
+        let limit = skip.limit();
+        self.stack.clear();
+        // The reply is over even where the stream ends: its reader is to know why.
+        self.trouble = ended.map(|error| Box::new(Trouble::Ended(error)));
+        Ok(Some(Frame::Reply(Value::Skipped(limit))))
     }
 
     /// Gives what is complete to the innermost level, and with it ends the levels that it completes.
@@ -132,7 +189,7 @@ impl ValueDecoder {
             };
             let Some(level) = self.stack.last_mut() else { return Ok(Some(Frame::Reply(value))) };
             if level.is_streamed() {
-                self.lexer.count(1)?;
+                self.lexer.count_one()?;
             }
             if !level.add(value) {
                 return Ok(None);

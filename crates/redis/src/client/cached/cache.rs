@@ -158,7 +158,7 @@ impl Cache {
             Outcome::Failed(failure) => return Err(Failure::Outcome(Arc::clone(lane), Outcome::Failed(failure))),
         };
         match value {
-            Value::Error(_) | Value::TooDeep => Err(Failure::Outcome(Arc::clone(lane), Outcome::One(value))),
+            Value::Error(_) | Value::Skipped(_) => Err(Failure::Outcome(Arc::clone(lane), Outcome::One(value))),
             value => Ok(value),
         }
     }

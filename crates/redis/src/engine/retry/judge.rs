@@ -10,7 +10,7 @@ use crate::engine::lane::{Lane, Refused};
 use crate::engine::request::Request;
 use crate::engine::submission::Outcome;
 use crate::error::{Error, ErrorKind, Ran, ServerError};
-use crate::reply::{Value, mismatch};
+use crate::reply::{Value, skipped};
 
 /// What came of an attempt, if it is no plain reply.
 pub(crate) enum Failure {
@@ -45,9 +45,8 @@ pub(super) fn judge(core: &Core, request: &Request<'_, '_>, failure: Failure) ->
             let error = Error::answered(request.payload.spec(), ServerError::parse(&text)).at(lane.node());
             Judged::Failed(Some(lane), error)
         }
-        Failure::Outcome(lane, Outcome::One(value @ Value::TooDeep)) => {
-            let kind = ErrorKind::Reply(mismatch("a reply within max_depth", &value));
-            Judged::Final(error(kind, Ran::Executed, &lane))
+        Failure::Outcome(lane, Outcome::One(Value::Skipped(limit))) => {
+            Judged::Final(error(ErrorKind::Reply(skipped(limit)), Ran::Executed, &lane))
         }
         Failure::Outcome(_, Outcome::One(value)) => Judged::Reply(value),
         Failure::Outcome(lane, Outcome::Many(values)) => match request.payload.settle(values) {

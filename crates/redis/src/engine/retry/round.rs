@@ -118,7 +118,7 @@ impl RetryLoop<'_, '_, '_, '_> {
 
     fn give(&mut self, it: Try, outcome: Outcome, lane: &Arc<Lane>, asked: Instant) {
         match outcome {
-            Outcome::One(value) if !matches!(value, Value::Error(_) | Value::TooDeep) => {
+            Outcome::One(value) if !matches!(value, Value::Error(_) | Value::Skipped(_)) => {
                 self.replies[it.index] = Some(Ok(value));
             }
             other => self.judge(it, Failure::Outcome(Arc::clone(lane), other), asked),
