@@ -8,6 +8,7 @@ mod timeout;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pilotlight_resp::{DecodeError, Value};
 
@@ -270,6 +271,28 @@ impl Error {
         self
     }
 
+    /// The same error of a whole of which the command was a part. A deadline is that of the whole, and says why an
+    /// attempt before failed.
+    #[must_use]
+    pub(crate) fn of_whole(mut self, timeout: Option<Duration>, age: Duration, before: Option<&Reason>) -> Self {
+        if let ErrorKind::Timeout(report) = &mut self.0.kind {
+            report.timeout = timeout.unwrap_or(report.timeout);
+            report.age = report.age.max(age);
+            report.problem = report.problem.take().or_else(|| before.cloned());
+        }
+        self
+    }
+
+    /// The reason that a deadline after this error gives. `None`: the error is a deadline itself, of unknown reason.
+    #[must_use]
+    pub(crate) fn as_problem(&self) -> Option<Reason> {
+        match (&self.0.kind, self.reason()) {
+            (ErrorKind::Timeout(_), reason) => reason.cloned(),
+            (kind, Some(reason)) => Some(reason.told(kind.to_string())),
+            (kind, None) => Some(kind.to_string().into()),
+        }
+    }
+
     /// The culprit.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
@@ -305,7 +328,7 @@ impl Error {
         }
     }
 
-    /// Why there is no connection, or was none until the deadline.
+    /// Why there is no connection, or was none until the deadline; or the last problem before a deadline.
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         match &self.0.kind {

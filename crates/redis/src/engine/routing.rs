@@ -130,6 +130,7 @@ pub(crate) async fn lease(core: &Core, route: &Route, options: CallOptions) -> R
     let nothing = Command::new(&UNKNOWN);
     let target = target(core, &nothing, route)?;
     let since = Instant::now();
+    let mut problem = None;
     loop {
         let topology_version = core.topology_version();
         let remaining = || options.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
@@ -143,8 +144,9 @@ pub(crate) async fn lease(core: &Core, route: &Route, options: CallOptions) -> R
         // A node that cannot be reached may be replaced by another, and one without a topology gets one.
         let is_hopeless = !matches!(error.kind(), ErrorKind::Cluster(_) | ErrorKind::Connect(_));
         if is_hopeless || remaining() == Some(Duration::ZERO) {
-            return Err(error);
+            return Err(error.of_whole(options.timeout, since.elapsed(), problem.as_ref()));
         }
+        problem = error.as_problem().or(problem);
         core.want_refresh(Refresh::Urgent);
         core.pause_or_new_topology(TOPOLOGY_PAUSE, Refresh::Urgent, topology_version).await;
     }

@@ -29,6 +29,7 @@ mod observability;
 mod option_examples;
 mod order;
 mod oversized;
+mod problems;
 mod pubsub;
 mod raw;
 mod recipes;

@@ -1,5 +1,6 @@
 //! What is to be done, what was tried, and what is tried next.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::engine::request::{Payload, Request};
 use crate::engine::route::Target;
 use crate::engine::sink::Sink;
 use crate::error::table::About;
-use crate::error::{Advice, Error, ErrorKind, Ran, TimeoutReport, TimeoutStage};
+use crate::error::{Advice, Error, ErrorKind, Ran, Reason, TimeoutReport, TimeoutStage};
 use crate::proto::redirect::Redirect;
 use crate::proto::retry::{self, Attempt, Deployment, Next, Readers, Refresh, Repeat};
 use crate::proto::topology::Role;
@@ -116,6 +117,8 @@ pub(super) struct RetryLoop<'r, 'p, 'a, 's> {
     pub(super) topology_version: u64,
     pub(super) replies: SmallVec<[Option<Result<Value, Error>>; 1]>,
     pub(super) again: Again,
+    /// Why the last attempt of a request failed that is made again, by the request's place.
+    pub(super) problems: BTreeMap<usize, Reason>,
 }
 
 impl Attempts {
@@ -145,6 +148,7 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
             topology_version: core.topology_version(),
             replies: requests.iter().map(|_| None).collect(),
             again: Again::default(),
+            problems: BTreeMap::new(),
         }
     }
 
@@ -176,6 +180,8 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
             Ran::NotSent if it.attempts.may_have_run => error.with_ran(Ran::MaybeExecuted),
             _ => error,
         };
+        let problem = self.problems.get(&it.index);
+        let error = error.of_whole(self.work.options.timeout, self.work.since.elapsed(), problem);
         self.replies[it.index] = Some(Err(error));
     }
 
@@ -231,6 +237,9 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
     }
 
     pub(super) fn postpone(&mut self, retry: Retry, pause: Duration, refresh: Refresh) {
+        if let Some(problem) = retry.error.as_problem() {
+            self.problems.insert(retry.it.index, problem);
+        }
         if self.again.refresh < Some(refresh) {
             self.again.refresh = Some(refresh);
             self.work.core.want_refresh(refresh);
