@@ -44,6 +44,8 @@ struct Inner {
     node: Option<Arc<str>>,
     /// Of the command that the server answered, if it is known: it may have been a script that spoke.
     spec: Option<&'static CommandSpec>,
+    /// What the caller can do about it.
+    hint: Option<&'static str>,
 }
 
 /// The culprit.
@@ -241,19 +243,26 @@ impl Error {
     /// An error of `command`.
     #[must_use]
     pub fn new(kind: impl Into<ErrorKind>, ran: Ran, command: &'static str) -> Self {
-        Self(Box::new(Inner { kind: kind.into(), ran, command, node: None, spec: None }))
+        Self(Box::new(Inner { kind: kind.into(), ran, command, node: None, spec: None, hint: None }))
     }
 
     /// The server's answer to a command of this description.
     pub(crate) fn answered(spec: &'static CommandSpec, error: ServerError) -> Self {
         let Judgement { ran, .. } = table::judge(spec, &error);
-        Self(Box::new(Inner { kind: error.into(), ran, command: spec.name, node: None, spec: Some(spec) }))
+        Self(Box::new(Inner { kind: error.into(), ran, command: spec.name, node: None, spec: Some(spec), hint: None }))
     }
 
     /// The same error, at `node`.
     #[must_use]
     pub fn at(mut self, node: Arc<str>) -> Self {
         self.0.node = Some(node);
+        self
+    }
+
+    /// The same error with what the caller can do about it.
+    #[must_use]
+    pub(crate) fn hinted(mut self, hint: Option<&'static str>) -> Self {
+        self.0.hint = hint;
         self
     }
 
@@ -388,8 +397,10 @@ impl fmt::Display for Error {
             write!(f, " at {node}")?;
         }
         write!(f, ": {}", self.0.kind)?;
-        if let Some(needs) = self.needs() {
-            write!(f, "; {} needs {needs}", self.0.command)?;
+        match (self.0.hint, self.needs()) {
+            (Some(hint), _) => write!(f, "; {hint}")?,
+            (None, Some(needs)) => write!(f, "; {} needs {needs}", self.0.command)?,
+            (None, None) => {}
         }
         match self.0.ran {
             Ran::NotSent => write!(f, " (not sent)"),

@@ -11,6 +11,7 @@ use crate::client::handle::Client;
 use crate::client::observed::{Observed, Subject};
 use crate::command::{Args, Command, Flags};
 use crate::commands::{Commands, spec};
+use crate::engine::hint;
 use crate::engine::options::CallOptions;
 use crate::engine::pool::Lease;
 use crate::engine::route::Route;
@@ -209,7 +210,9 @@ impl Dedicated {
         let value = self.exchange_all(&out, 1, options.timeout, name).await?.pop().unwrap_or(Value::Null);
         match value {
             Value::Error(text) => {
-                Err(Error::answered(spec, ServerError::parse(&text)).at(Arc::clone(self.lease.node())))
+                let error = Error::answered(spec, ServerError::parse(&text)).at(Arc::clone(self.lease.node()));
+                let hint = hint::of(self.client.core(), self.lease.lane(), &error);
+                Err(error.hinted(hint))
             }
             Value::Skipped(limit) => {
                 Err(Error::new(skipped(limit), Ran::Executed, name).at(Arc::clone(self.lease.node())))

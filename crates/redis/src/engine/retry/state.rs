@@ -191,7 +191,7 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
         if Handle::try_current().is_err() {
             return self.fail(&it, error);
         }
-        let next = self.next(&it.attempts, it.index, lane, &error);
+        let next = self.next(&it.attempts, it.index, lane, &error, asked);
         self.work.core.note(self.work.name(it.index), &error, &next);
         if let Next::Redirect { to, after } = next {
             return self.redirect(it, to, after, error);
@@ -261,7 +261,7 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
         !now.is_down() && (is_other || error.server().is_none())
     }
 
-    fn next(&self, attempts: &Attempts, index: usize, lane: Option<&Arc<Lane>>, error: &Error) -> Next {
+    fn next(&self, attempts: &Attempts, index: usize, lane: Option<&Arc<Lane>>, error: &Error, asked: Instant) -> Next {
         // A part of the reply has been written where it belongs.
         if self.sink.as_ref().is_some_and(|sink| sink.begun.is_some()) {
             return Next::Fail(retry::Stop::Hopeless);
@@ -277,11 +277,12 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
             return Next::Fail(retry::Stop::Hopeless);
         }
         let Request { payload, target, .. } = &self.work.requests[index];
-        let asked = lane.map_or_else(|| NodeAddress::tcp("", 0), |lane| lane.address());
+        let address = lane.map_or_else(|| NodeAddress::tcp("", 0), |lane| lane.address());
         let attempt = Attempt {
             spec: payload.spec(),
             repeat: if self.work.options.is_retryable { Repeat::Allowed } else { Repeat::IfReadOnly },
-            asked: self.work.core.asked(&asked),
+            asked: self.work.core.asked(&address),
+            has_just_looked: lane.is_some_and(|lane| lane.has_just_looked(asked)),
             role: lane.map_or(Role::Primary, |lane| lane.role()),
             readers: match (&self.work.core.config().read_from, target) {
                 (ReadFrom::OnlyReplicas, Target::Usual) => Readers::Replicas,
