@@ -554,7 +554,7 @@ mod tests {
         };
         check((true, 0, 0), "cache.redis answers, 1 hit of 5 reads, 2 to be written\n");
         let full = json!({ "of": "responses", "reason": "EVALSHA at h:6379: the server answered: OOM" });
-        let tier = json!({ "open_breakers": 0, "write_problem": full, "reads": {}, "queued": 0 });
+        let tier = json!({ "open_breakers": 0, "write_problem": full, "reads": { "hit": 0 }, "queued": 0 });
         assert_eq!(
             redis(&tier, &json!({ "covered": true, "waiting": 0 })),
             "cache.redis answers and does not write, 0 hits of 0 reads, 0 to be written\n\
