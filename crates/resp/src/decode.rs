@@ -84,9 +84,9 @@ impl Decoder {
     /// is returned as soon as it is complete, before the reply.
     ///
     /// # Errors
-    /// The bytes are malformed, or a push exceeds a limit. The decoder returns the same error from then on. A reply that
-    /// exceeds a limit is no error, but a [`Value::Skipped`](crate::Value::Skipped); an error follows it if the end of
-    /// the reply cannot be found.
+    /// The bytes are malformed, or a push exceeds a limit. The decoder returns the same error from then on. A reply
+    /// that exceeds a limit is no error, but a [`Value::Skipped`](crate::Value::Skipped); an error follows it if the
+    /// end of the reply cannot be found.
     #[inline]
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
         if let Some(raw) = &mut self.raw {

@@ -14,7 +14,8 @@ pub struct Limits {
     /// Bytes of one line (simple string, error, double, big number), without type byte and CR LF. Default: 64 KiB.
     pub max_line_bytes: usize,
     /// Aggregates within each other; attributes count as one around the value that they describe, streamed strings as
-    /// one. Replies that are [passed through](crate::Decoder::pass_through) are not built, and may be 65,536 deep. Default: 128.
+    /// one. Replies that are [passed through](crate::Decoder::pass_through) are not built, and may be 65,536 deep.
+    /// Default: 128.
     pub max_depth: usize,
     /// Elements of all aggregates of a frame together; a pair of a map or of attributes counts as two. Default: 16 Mi.
     pub max_elements: usize,

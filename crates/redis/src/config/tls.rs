@@ -11,8 +11,8 @@ use crate::address::NodeAddress;
 /// certificate to name the host that was dialled.
 ///
 /// It is computed by the provider that the program installed (`rustls::crypto::CryptoProvider::install_default`), else
-/// by the one that is built in: feature `tls-aws-lc-rs`, or `tls-ring`, which the feature `tls` brings. No feature is on
-/// by default. TLS by another library than rustls: [`Config::connector`](super::Config::connector).
+/// by the one that is built in: feature `tls-aws-lc-rs`, or `tls-ring`, which the feature `tls` brings. No feature is
+/// on by default. TLS by another library than rustls: [`Config::connector`](super::Config::connector).
 ///
 /// Files are read at each connection attempt, so that renewed certificates are used without a restart.
 ///

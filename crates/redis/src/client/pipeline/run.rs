@@ -22,8 +22,8 @@ type Reply = Result<Value, Error>;
 
 impl Pipeline<'_> {
     /// Sends all commands and awaits all replies. A command that failed says so in its own place. A pipeline of more
-    /// than [`max_queued_bytes`](crate::Config::max_queued_bytes) is sent in parts of that size, each when the one before
-    /// was answered.
+    /// than [`max_queued_bytes`](crate::Config::max_queued_bytes) is sent in parts of that size, each when the one
+    /// before was answered.
     ///
     /// # Errors
     /// None: each command has its own.

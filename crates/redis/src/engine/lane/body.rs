@@ -53,8 +53,8 @@ pub(crate) struct Lane {
 /// may be dead.
 const DRAIN: Duration = Duration::from_millis(250);
 
-/// A server that says that it is not the primary is looked for again after this time, and no sooner: the address may lead
-/// to another one by then. Meanwhile its answer is the commands' answer.
+/// A server that says that it is not the primary is looked for again after this time, and no sooner: the address may
+/// lead to another one by then. Meanwhile its answer is the commands' answer.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct Shared {

@@ -218,16 +218,6 @@ impl State {
         self.in_flight.iter().any(|entry| self.cells[entry.cell as usize].is_wanted())
     }
 
-    /// The wakers of those whose commands are in flight; they go on waiting.
-    pub(super) fn wakers_in_flight(&self, wake: &mut Vec<Waker>) {
-        wake.extend(self.in_flight.iter().filter_map(|entry| self.cells[entry.cell as usize].waker.clone()));
-    }
-
-    /// When a command was submitted.
-    pub(super) fn submitted_at(&self, ticket: &Ticket) -> Instant {
-        self.cells[ticket.0 as usize].since
-    }
-
     /// The oldest command in flight that a caller has sent, and that has a deadline or is still waited for.
     pub(super) fn oldest(&self, now: Instant) -> Oldest {
         let mut cells = self.in_flight.iter().map(|entry| &self.cells[entry.cell as usize]);
