@@ -4,8 +4,11 @@
 //! Nothing is consumed before a token is complete. Repeated work is bounded: numbers have at most [`MAX_DIGITS`]
 //! digits, the search for the end of a longer line goes on where it stopped.
 
+use alloc::boxed::Box;
+
 use bytes::{Buf, Bytes, BytesMut};
 
+use super::skip::Skip;
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::limits::Limits;
 use crate::value::Value;
@@ -74,11 +77,34 @@ pub(super) struct Lexer {
     /// Bytes at the front of the input in which the end of a line was not found.
     searched: usize,
     wanted: usize,
+    /// `None`: all is well.
+    trouble: Option<Box<Trouble>>,
+}
+
+/// Why the next bytes are no token.
+#[derive(Debug)]
+enum Trouble {
+    /// The rest of a reply that exceeds a limit is to come.
+    Skip(Skip),
+    /// The stream has ended.
+    Ended(DecodeError),
 }
 
 impl Lexer {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, used: 0, token_start: 0, elements: 0, searched: 0, wanted: 0 }
+        Self { limits, used: 0, token_start: 0, elements: 0, searched: 0, wanted: 0, trouble: None }
+    }
+
+    /// Whether [`skip`](Self::skip) is to be asked instead of the tokens.
+    #[inline]
+    pub(super) fn is_troubled(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// Whether the rest of a reply is being read over.
+    #[inline]
+    pub(super) fn is_skipping(&self) -> bool {
+        matches!(self.trouble.as_deref(), Some(Trouble::Skip(_)))
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -96,10 +122,45 @@ impl Lexer {
         self.elements = 0;
     }
 
-    /// The token in front of the input, which exceeds a limit, is taken elsewhere. Returns its offset in the frame.
-    pub(super) fn leave_token(&mut self) -> usize {
-        self.searched = 0;
+    /// Bytes of the frame that were consumed.
+    pub(super) fn used(&self) -> usize {
         self.used
+    }
+
+    /// The reply exceeds a limit. From the byte `offset` of its frame on it is read over: `owed` more values, `None` if
+    /// they cannot be counted.
+    pub(super) fn begin_skip(&mut self, exceeded: DecodeError, owed: Option<usize>, offset: usize) {
+        self.searched = 0;
+        self.trouble = Some(Box::new(Trouble::Skip(Skip::new(exceeded, owed, offset))));
+    }
+
+    /// Reads over the rest of a reply, or says again why the stream has ended.
+    #[cold]
+    pub(super) fn skip(&mut self, input: &mut BytesMut) -> Read<Value> {
+        let skip = match self.trouble.as_deref_mut() {
+            Some(Trouble::Skip(skip)) => skip,
+            Some(Trouble::Ended(error)) => return Err(*error),
+            None => return Ok(None),
+        };
+        let ended = match skip.run(input) {
+            Ok(false) => return Ok(None),
+            Ok(true) => None,
+            Err(error) => Some(error),
+        };
+        let limit = skip.limit();
+        // The reply is over even where the stream ends: its reader is to know why.
+        self.trouble = ended.map(|error| Box::new(Trouble::Ended(error)));
+        Ok(Some(Value::Skipped(limit)))
+    }
+
+    /// A scalar failed. If it is a whole reply that exceeds a limit, it is read over.
+    #[cold]
+    fn failed<T: From<Value>>(&mut self, input: &mut BytesMut, error: DecodeError) -> Read<T> {
+        if self.used > 0 || !error.kind.is_limit() {
+            return Err(error);
+        }
+        self.begin_skip(error, Some(1), 0);
+        Ok(self.skip(input)?.map(T::from))
     }
 
     /// Fails at the first byte of the token that was read last.
@@ -145,7 +206,10 @@ impl Lexer {
             Some(b'$') => self.bulk(input),
             Some(b':') => self.integer(input),
             Some(b'+') => self.simple(input),
-            _ => Ok(self.rare(input)?.map(T::from)),
+            _ => match self.rare(input) {
+                Ok(value) => Ok(value.map(T::from)),
+                Err(error) => self.failed(input, error),
+            },
         }
     }
 
@@ -189,9 +253,16 @@ impl Lexer {
         if input.get(1) == Some(&b'-') {
             return Ok(self.minus_one(input)?.map(T::from));
         }
-        let Some((len, header)) = self.length(input)? else { return Ok(None) };
-        let Some(data) = self.body(input, header, len)? else { return Ok(None) };
-        Ok(Some(T::from(Value::Bulk(data))))
+        let (len, header) = match self.length(input) {
+            Ok(Some(length)) => length,
+            Ok(None) => return Ok(None),
+            Err(error) => return self.failed(input, error),
+        };
+        match self.body(input, header, len) {
+            Ok(Some(data)) => Ok(Some(T::from(Value::Bulk(data)))),
+            Ok(None) => Ok(None),
+            Err(error) => self.failed(input, error),
+        }
     }
 
     /// `:`
@@ -214,7 +285,10 @@ impl Lexer {
             self.consume(input, OK.len())?;
             return Ok(Some(T::from(Value::Simple(Bytes::from_static(b"OK")))));
         }
-        Ok(self.other_simple(input)?.map(T::from))
+        match self.other_simple(input) {
+            Ok(value) => Ok(value.map(T::from)),
+            Err(error) => self.failed(input, error),
+        }
     }
 
     fn other_simple(&mut self, input: &mut BytesMut) -> Read<Value> {
@@ -454,10 +528,13 @@ impl Lexer {
         Ok(size)
     }
 
-    /// The error at `offset` of the input.
+    /// Remembers the error at `offset` of the input: nothing after it can be trusted, unless it is a limit that a reply
+    /// exceeds.
     #[cold]
-    fn fail(&self, offset: usize, kind: DecodeErrorKind) -> DecodeError {
-        DecodeError { offset: self.used + offset, kind }
+    fn fail(&mut self, offset: usize, kind: DecodeErrorKind) -> DecodeError {
+        let error = DecodeError { offset: self.used + offset, kind };
+        self.trouble = Some(Box::new(Trouble::Ended(error)));
+        error
     }
 }
 

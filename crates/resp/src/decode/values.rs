@@ -1,6 +1,5 @@
 //! Replies that are read: frames become values.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -8,7 +7,6 @@ use bytes::BytesMut;
 
 use super::level::{self, Closed, Level, STREAMED};
 use super::lexer::{Kind, Lexer, Token, is_scalar};
-use super::skip::Skip;
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::limits::{Attributes, Limits};
 use crate::spares::Spares;
@@ -21,23 +19,11 @@ pub(super) struct ValueDecoder {
     stack: Vec<Level>,
     pub(super) attributes: Attributes,
     pub(super) spares: Option<Arc<dyn Spares>>,
-    /// `None`: all is well.
-    trouble: Option<Box<Trouble>>,
-}
-
-/// What came cannot be built.
-#[derive(Debug)]
-enum Trouble {
-    /// The rest of a reply that exceeds a limit is to come.
-    Skip(Skip),
-    /// The stream has ended.
-    Ended(DecodeError),
 }
 
 impl ValueDecoder {
     pub(super) fn new(limits: Limits) -> Self {
-        let (lexer, stack) = (Lexer::new(limits), Vec::new());
-        Self { lexer, stack, attributes: Attributes::Discard, spares: None, trouble: None }
+        Self { lexer: Lexer::new(limits), stack: Vec::new(), attributes: Attributes::Discard, spares: None }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -46,19 +32,16 @@ impl ValueDecoder {
 
     #[inline]
     pub(super) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
-        if self.trouble.is_some() {
+        if self.lexer.is_troubled() {
             return self.skip(input);
         }
-        let decoded = if self.stack.is_empty() {
+        if self.stack.is_empty() {
             self.lexer.start_frame();
-            if is_scalar(input) { self.lexer.scalar(input) } else { self.resume(input) }
-        } else {
-            self.resume(input)
-        };
-        match decoded {
-            Err(error) => self.fail(error, input),
-            decoded => decoded,
+            if is_scalar(input) {
+                return self.lexer.scalar(input);
+            }
         }
+        self.resume(input)
     }
 
     #[inline]
@@ -68,11 +51,18 @@ impl ValueDecoder {
 
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.stack.is_empty() && !matches!(self.trouble.as_deref(), Some(Trouble::Skip(_)))
+        self.stack.is_empty() && !self.lexer.is_skipping()
     }
 
     /// Goes on within a frame.
     fn resume(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        match self.build(input) {
+            Err(error) => self.fail(error, input),
+            built => built,
+        }
+    }
+
+    fn build(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
         loop {
             let token = match self.stack.last_mut() {
                 Some(Level::Items { left, items, .. }) if *left != STREAMED => {
@@ -124,11 +114,11 @@ impl ValueDecoder {
     /// An aggregate of `count` elements, whose header was read, is one level too deep.
     #[cold]
     fn too_deep(&mut self, kind: Kind, count: Option<usize>) -> Result<Option<Frame>, DecodeError> {
-        let offset = self.lexer.leave_token();
+        let offset = self.lexer.used();
         let error = self.lexer.fail_token(DecodeErrorKind::TooDeep);
         if kind != Kind::Push && !self.is_in_push() {
             let owed = count.and_then(|count| level::owed(&self.stack, kind, count));
-            self.trouble = Some(Box::new(Trouble::Skip(Skip::new(error, owed, offset))));
+            self.lexer.begin_skip(error, owed, offset);
         }
         Err(error)
     }
@@ -137,14 +127,10 @@ impl ValueDecoder {
     /// over.
     #[cold]
     fn fail(&mut self, error: DecodeError, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
-        if self.trouble.is_none() {
-            let is_push = input.first() == Some(&b'>') || self.is_in_push();
-            self.trouble = Some(Box::new(if error.kind.is_limit() && !is_push {
-                let owed = if self.stack.is_empty() { Some(1) } else { level::owed(&self.stack, Kind::Array, 1) };
-                Trouble::Skip(Skip::new(error, owed, self.lexer.leave_token()))
-            } else {
-                Trouble::Ended(error)
-            }));
+        let is_reply = || input.first() != Some(&b'>') && !self.is_in_push();
+        if error.kind.is_limit() && !self.lexer.is_skipping() && is_reply() {
+            let owed = if self.stack.is_empty() { Some(1) } else { level::owed(&self.stack, Kind::Array, 1) };
+            self.lexer.begin_skip(error, owed, self.lexer.used());
         }
         self.skip(input)
     }
@@ -157,21 +143,10 @@ impl ValueDecoder {
     /// Reads over the rest of a reply, or says again why the stream has ended.
     #[cold]
     fn skip(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
-        let Some(trouble) = self.trouble.as_deref_mut() else { return Ok(None) };
-        let skip = match trouble {
-            Trouble::Skip(skip) => skip,
-            Trouble::Ended(error) => return Err(*error),
-        };
-        let ended = match skip.run(input) {
-            Ok(false) => return Ok(None),
-            Ok(true) => None,
-            Err(error) => Some(error),
-        };
-        let limit = skip.limit();
-        self.stack.clear();
-        // The reply is over even where the stream ends: its reader is to know why.
-        self.trouble = ended.map(|error| Box::new(Trouble::Ended(error)));
-        Ok(Some(Frame::Reply(Value::Skipped(limit))))
+        if self.lexer.is_skipping() {
+            self.stack.clear();
+        }
+        Ok(self.lexer.skip(input)?.map(Frame::Reply))
     }
 
     /// Gives what is complete to the innermost level, and with it ends the levels that it completes.
