@@ -8,7 +8,7 @@ use bytes::Bytes;
 use pilotlight_redis::config::NodeAddress;
 use pilotlight_redis::error::TimeoutReport;
 use pilotlight_redis::{Client, Commands, Config, Error, ErrorKind};
-use pilotlight_testkit::{Handshake, ScriptedServer};
+use pilotlight_testkit::{Handshake, Script, ScriptedServer};
 
 const TIMEOUT: Duration = Duration::from_millis(120);
 
@@ -52,4 +52,13 @@ async fn a_deadline_of_a_lease_tells_what_the_server_said() {
             assert_eq!(report.timeout, timeout, "{error}");
         }
     }
+}
+
+/// Each connection is closed as soon as it is used.
+#[tokio::test]
+async fn a_subscription_that_is_not_confirmed_in_time_tells_why() {
+    let script = Script::new().expect(["SUBSCRIBE", "a"]).close().repeat_last();
+    let server = ScriptedServer::play(script).await.unwrap();
+    let error = client(&server, Duration::from_millis(500)).subscribe("a").await.unwrap_err();
+    assert!(error.to_string().contains("the server closed the connection"), "{error}");
 }
