@@ -40,3 +40,22 @@ async fn writes_to_a_replica_are_answered_by_a_few_connections() {
     server.command(&["REPLICAOF", "NO", "ONE"]).unwrap();
     client.set("k", "v").timeout(Duration::from_secs(30)).await.unwrap();
 }
+
+/// What waits in the server has connections of the pool.
+#[tokio::test]
+async fn blocking_commands_at_a_replica_are_answered_by_a_few_connections() {
+    let server = tokio::task::spawn_blocking(|| Server::start().unwrap()).await.unwrap();
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let begin = Instant::now();
+    within(60 * SECOND, "the commands", async {
+        for _ in 0..WRITES {
+            let error = client.blpop("queue", 30.0).await.unwrap_err();
+            assert_eq!(error.server().map(|it| it.code()), Some("READONLY"), "{error}");
+        }
+    })
+    .await;
+    let connects = client.stats().pool.connects;
+    let max = 3 + 2 * begin.elapsed().as_secs();
+    assert!(connects <= max, "{connects} connections in {:?}", begin.elapsed());
+}

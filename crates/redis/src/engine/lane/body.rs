@@ -359,9 +359,14 @@ impl Lane {
     /// was made after `asked` is not meant.
     pub(crate) fn reconnect(&self, reason: &str, asked: Instant) {
         let mut shared = self.shared.lock();
-        if matches!(shared.phase, Phase::Up) && shared.connected_at <= asked {
-            shared.looked_at = Some(Instant::now());
-            self.condemn(shared, reason, Patience::Silence(None));
+        match shared.phase {
+            Phase::Up if shared.connected_at <= asked => {
+                shared.looked_at = Some(Instant::now());
+                self.condemn(shared, reason, Patience::Silence(None));
+            }
+            Phase::Up => {}
+            // It was a connection of the pool, and the next attempt makes another.
+            _ => shared.looked_at = Some(Instant::now()),
         }
     }
 
