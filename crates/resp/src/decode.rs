@@ -16,6 +16,8 @@ mod level;
 mod lexer;
 mod raw;
 mod skip;
+mod token;
+mod trouble;
 mod values;
 
 use alloc::boxed::Box;

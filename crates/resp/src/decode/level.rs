@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::BytesMut;
 
-use super::lexer::Kind;
+use super::token::Kind;
 use crate::spares::Spares;
 use crate::value::{Attributed, Value};
 

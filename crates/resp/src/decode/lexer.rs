@@ -8,7 +8,8 @@ use alloc::boxed::Box;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::skip::Skip;
+use super::token::{Kind, Token, is_scalar};
+use super::trouble::Trouble;
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::limits::Limits;
 use crate::value::Value;
@@ -19,47 +20,10 @@ const MAX_DIGITS: usize = 19;
 /// Bytes of the smallest element, `_\r\n`.
 const MIN_ELEMENT: u64 = 3;
 
-#[derive(Debug)]
-pub(super) enum Token {
-    Value(Value),
-    /// An aggregate of so many elements, keys and values counted alike; `None`: streamed.
-    Open(Kind, Option<usize>),
-    /// A streamed string.
-    OpenText,
-    /// The end of a streamed aggregate or string.
-    End,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Array,
-    Set,
-    Map,
-    Push,
-    Attribute,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BlobKind {
     Error,
     Verbatim,
-}
-
-impl From<Value> for Token {
-    fn from(value: Value) -> Self {
-        Token::Value(value)
-    }
-}
-
-/// Whether a whole value starts here: no aggregate, no streamed string, no end marker. A lone `$` may yet be a streamed
-/// string; as a scalar it is incomplete all the same.
-#[inline]
-pub(super) fn is_scalar(input: &[u8]) -> bool {
-    match input.first() {
-        Some(b'$') => input.get(1) != Some(&b'?'),
-        Some(b':' | b'+' | b'-' | b'_' | b'#' | b',' | b'(' | b'!' | b'=') => true,
-        _ => false,
-    }
 }
 
 /// Result of reading a part: `None` when more bytes are needed.
@@ -81,30 +45,9 @@ pub(super) struct Lexer {
     trouble: Option<Box<Trouble>>,
 }
 
-/// Why the next bytes are no token.
-#[derive(Debug)]
-enum Trouble {
-    /// The rest of a reply that exceeds a limit is to come.
-    Skip(Skip),
-    /// The stream has ended.
-    Ended(DecodeError),
-}
-
 impl Lexer {
     pub(super) fn new(limits: Limits) -> Self {
         Self { limits, used: 0, token_start: 0, elements: 0, searched: 0, wanted: 0, trouble: None }
-    }
-
-    /// Whether [`skip`](Self::skip) is to be asked instead of the tokens.
-    #[inline]
-    pub(super) fn is_troubled(&self) -> bool {
-        self.trouble.is_some()
-    }
-
-    /// Whether the rest of a reply is being read over.
-    #[inline]
-    pub(super) fn is_skipping(&self) -> bool {
-        matches!(self.trouble.as_deref(), Some(Trouble::Skip(_)))
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -127,30 +70,29 @@ impl Lexer {
         self.used
     }
 
+    /// Whether [`skip`](Self::skip) is to be asked instead of the tokens.
+    #[inline]
+    pub(super) fn is_troubled(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// Whether the rest of a reply is being read over.
+    #[inline]
+    pub(super) fn is_skipping(&self) -> bool {
+        matches!(self.trouble.as_deref(), Some(Trouble::Skip(_)))
+    }
+
     /// The reply exceeds a limit. From the byte `offset` of its frame on it is read over: `owed` more values, `None` if
     /// they cannot be counted.
     pub(super) fn begin_skip(&mut self, exceeded: DecodeError, owed: Option<usize>, offset: usize) {
         self.searched = 0;
-        self.trouble = Some(Box::new(Trouble::Skip(Skip::new(exceeded, owed, offset))));
+        self.trouble = Some(Trouble::skip(exceeded, owed, offset));
     }
 
     /// Reads over the rest of a reply, or says again why the stream has ended.
     #[cold]
     pub(super) fn skip(&mut self, input: &mut BytesMut) -> Read<Value> {
-        let skip = match self.trouble.as_deref_mut() {
-            Some(Trouble::Skip(skip)) => skip,
-            Some(Trouble::Ended(error)) => return Err(*error),
-            None => return Ok(None),
-        };
-        let ended = match skip.run(input) {
-            Ok(false) => return Ok(None),
-            Ok(true) => None,
-            Err(error) => Some(error),
-        };
-        let limit = skip.limit();
-        // The reply is over even where the stream ends: its reader is to know why.
-        self.trouble = ended.map(|error| Box::new(Trouble::Ended(error)));
-        Ok(Some(Value::Skipped(limit)))
+        Trouble::run(&mut self.trouble, input)
     }
 
     /// A scalar failed. If it is a whole reply that exceeds a limit, it is read over.
@@ -533,7 +475,7 @@ impl Lexer {
     #[cold]
     fn fail(&mut self, offset: usize, kind: DecodeErrorKind) -> DecodeError {
         let error = DecodeError { offset: self.used + offset, kind };
-        self.trouble = Some(Box::new(Trouble::Ended(error)));
+        self.trouble = Some(Trouble::ended(error));
         error
     }
 }

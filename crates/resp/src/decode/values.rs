@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 
 use super::level::{self, Closed, Level, STREAMED};
-use super::lexer::{Kind, Lexer, Token, is_scalar};
+use super::lexer::Lexer;
+use super::token::{Kind, Token, is_scalar};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::limits::{Attributes, Limits};
 use crate::spares::Spares;
