@@ -1,20 +1,20 @@
-//! Whether Redis answers, and refuses what it is to write: a user without a right, a full server, a replica.
+//! Refused writes: Redis answers, and does not write, because its user lacks a right, it is full, or it is a replica.
 //!
-//! It is said once, however many workers find out.
+//! The workers of a gateway share this state, so that the log has one line about it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pilotlight_redis::Error;
 
-/// Writes in a row that have to be taken until refusals are over: a cluster behind the URL of one server refuses those
-/// of other nodes' slots only, a server that is nearly full the large ones.
+/// Number of successful writes in a row that end the refusals. One is not enough: a node of a cluster behind `redis://`
+/// refuses only the keys of other nodes, and a nearly full server only large values.
 pub(crate) const CALM_WRITES: u32 = 16;
 
-/// See the module.
+/// Refusals of one kind of writes.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// There is a reason. Read without the lock by those whose writes are taken.
+    /// Whether there is a reason. Successful writes read it without the lock.
     are_known: AtomicBool,
     state: Mutex<State>,
 }
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Refusals {
-    /// A write was not done. Says whether that is still to be said: it is a refusal, and the first one.
+    /// Records a failed write. Returns whether it is the first refusal, which the caller logs.
     pub(super) fn failed(&self, error: &Error) -> bool {
         if error.server().is_none() {
             return false;
@@ -38,7 +38,7 @@ impl Refusals {
         is_first
     }
 
-    /// A write was done. Says whether refusals are over with that.
+    /// Records a successful write. Returns whether it ends the refusals, which the caller logs.
     pub(super) fn taken(&self) -> bool {
         if !self.are_known.load(Ordering::Relaxed) {
             return false;
@@ -53,7 +53,7 @@ impl Refusals {
         is_over
     }
 
-    /// The last refusal, if they are not over.
+    /// The text of the last refusal; `None` while writes succeed.
     pub(super) fn reason(&self) -> Option<Arc<str>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).reason.clone()
     }

@@ -1,4 +1,4 @@
-//! What a caller can do about an error that comes from connecting to another kind of server than the client was told.
+//! Hints in errors for callers whose URL names another kind of server than the one that answers.
 
 use super::core::Core;
 use super::lane::Lane;
@@ -9,7 +9,7 @@ use crate::proto::handshake::ServerMode;
 const CLUSTER: &str = "the server is a node of a cluster: connect with redis+cluster://, or Config::cluster";
 const SENTINEL: &str = "the server is a Sentinel: connect with redis+sentinel://…/master-name, or Config::sentinel";
 
-/// What helps against an error that a lane's server answered with.
+/// Returns the hint for an error that a lane's server answered with.
 #[cold]
 pub(crate) fn of(core: &Core, lane: &Lane, error: &Error) -> Option<&'static str> {
     let server = error.server()?;

@@ -1,4 +1,4 @@
-//! Replies that are larger than the client reads: each costs its own caller an error, once, and nobody the connection.
+//! Replies that exceed a limit of the client: the caller gets one error, and the connection stays.
 
 use std::time::Duration;
 

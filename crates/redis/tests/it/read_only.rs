@@ -1,4 +1,4 @@
-//! Writes to a server that takes none: its answer is theirs, and nobody else's connection suffers.
+//! Writes to a replica: the caller gets its answer, and the connection of all callers stays.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,12 +36,12 @@ async fn writes_to_a_replica_are_answered_by_a_few_connections() {
     let max = 2 + begin.elapsed().as_secs();
     assert!(connects <= max, "{connects} connections in {:?}", begin.elapsed());
 
-    // The address leads to a primary later: it is looked for again.
+    // The server is promoted, so that writes succeed again.
     server.command(&["REPLICAOF", "NO", "ONE"]).unwrap();
     client.set("k", "v").timeout(Duration::from_secs(30)).await.unwrap();
 }
 
-/// What waits in the server has connections of the pool.
+/// Blocking commands use connections of the pool.
 #[tokio::test]
 async fn blocking_commands_at_a_replica_are_answered_by_a_few_connections() {
     let server = tokio::task::spawn_blocking(|| Server::start().unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers that are something else than the client was told, or lack what others have.
+//! Servers of another kind than the URL says, and servers that lack commands.
 
 use bytes::Bytes;
 use pilotlight_redis::config::{NodeAddress, ProtocolChoice};

@@ -23,7 +23,7 @@ pub(super) struct Skip {
     begin: usize,
     /// Bytes that were dropped.
     dropped: u64,
-    /// The same before the current value.
+    /// Bytes that were dropped before the current value.
     value_at: u64,
 }
 
@@ -58,7 +58,7 @@ impl Skip {
         self.exceeded.kind
     }
 
-    /// Drops what has come; says whether that was the end of the reply.
+    /// Drops the bytes in `input` that belong to the reply. Returns whether its end was among them.
     ///
     /// # Errors
     /// The end cannot be found, a push is among the rest, or the rest exceeds [`MAX_SKIPPED_BYTES`].
@@ -68,7 +68,7 @@ impl Skip {
             let Some(&first) = input.first() else { return Ok(false) };
             if self.scanner.is_idle() && matches!(first, b'*' | b'%' | b'~' | b'|' | b'>') {
                 let (count, size) = match header(input) {
-                    // A push answers nobody, and its reader would miss it.
+                    // A push is no part of the reply, and its reader would miss it.
                     _ if first == b'>' => return Err(self.endless()),
                     Header::Incomplete => return Ok(false),
                     Header::Countless => return Err(self.endless()),
@@ -114,7 +114,7 @@ impl Skip {
         DecodeError { offset, kind: DecodeErrorKind::LineEnd }
     }
 
-    /// Of the current value in the frame.
+    /// Offset of the current value in its frame.
     fn offset(&self) -> usize {
         self.begin.saturating_add(self.value_at as usize)
     }

@@ -8,7 +8,7 @@ use super::skip::Skip;
 use crate::error::DecodeError;
 use crate::value::Value;
 
-/// See the module.
+/// Reason why the decoder takes no tokens off the input.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The rest of a reply that exceeds a limit is to come.
@@ -22,12 +22,13 @@ impl Trouble {
         Box::new(Self::Ended(error))
     }
 
-    /// As [`Skip::new`].
+    /// Begins to read over a reply ([`Skip::new`]).
     pub(super) fn skip(exceeded: DecodeError, owed: Option<usize>, offset: usize) -> Box<Self> {
         Box::new(Self::Skip(Skip::new(exceeded, owed, offset)))
     }
 
-    /// Reads over the rest of a reply, which it then stands for, or says again why the stream has ended.
+    /// Reads over the rest of a reply and returns [`Value::Skipped`] at its end, or returns the error that ended the
+    /// stream.
     pub(super) fn run(trouble: &mut Option<Box<Self>>, input: &mut BytesMut) -> Result<Option<Value>, DecodeError> {
         let skip = match trouble.as_deref_mut() {
             Some(Self::Skip(skip)) => skip,

@@ -1,22 +1,22 @@
-//! How long a key lives that was read.
+//! Remaining time to live of a key that was read.
 
 use std::time::Duration;
 
 use crate::reply::Value;
 
-/// How long a key lives, as the server says behind its reply to a read.
+/// Remaining time to live of a key, from the reply to `PTTL` that follows a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lifetime {
     /// It has no expiry, or there is no key.
     Endless,
     /// It expires after this time.
     Ends(Duration),
-    /// It was gone or elsewhere already when that was asked.
+    /// The key expired or moved between the read and `PTTL`.
     Unknown,
 }
 
 impl Lifetime {
-    /// Reads the reply to `PTTL` behind `reply`.
+    /// Reads the reply to `PTTL`, which was sent after the command that `reply` answers.
     pub(super) fn read(pttl: &Value, reply: &Value) -> Self {
         match *pttl {
             Value::Integer(-1) => Self::Endless,
@@ -29,7 +29,7 @@ impl Lifetime {
     }
 }
 
-/// Whether a read of a key that does not exist is answered like this.
+/// Whether a server answers a read of a missing key with this reply.
 fn is_of_no_key(reply: &Value) -> bool {
     match reply {
         Value::Null | Value::Integer(0) | Value::Boolean(false) => true,
