@@ -6,6 +6,7 @@ Every body says its URL and the version that the service had of it, so that a wr
 import contextlib
 import json
 import socket
+import subprocess
 import threading
 import time
 import unittest
@@ -274,6 +275,21 @@ class Sharing(RedisCase):
         self.assert_eventually(lambda: self.replaced(a) > replaced, "it is told")
         self.assertEqual(a.get("/page/1").body, b"/page/1 1")
         self.assertEqual(a.get("/page/1").body, b"/page/1 1")
+
+    def test_a_server_that_answers_and_does_not_write_is_told_of(self):
+        server = self.server()
+        a = self.gateway(server.url)
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        for target in TARGETS[:3]:
+            self.assertEqual(a.get(target).status, 200)
+        self.assert_eventually(lambda: self.metric(a, 'writes_total{result="failed"}') == 3, "all were refused")
+        self.assertEqual(self.metric(a, "write_problem"), 1)
+        self.assertEqual(a.output().count("cache.redis answers and takes no responses"), 1, a.output())
+        command = [str(BINARY), "status", "--socket", str(a.folder / "admin.sock")]
+        status = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        self.assertIn("cache.redis answers and does not write", status.stdout, status)
+        self.assertIn("cache.redis refuses responses: EVAL", status.stdout)
+        self.assertIn("OOM", status.stdout)
 
     def test_in_place_of_an_error_what_another_has_stored(self):
         server = self.server()

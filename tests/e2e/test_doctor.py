@@ -118,6 +118,12 @@ class Doctor(TestCase):
         redis = f'[cache.redis]\nurl = "{server.url}"\n'
         self.write(redis, service(), route(), listen=f"127.0.0.1:{free_port()}")
         self.assertIn(("redis", "ok"), [one[:2] for one in self.findings(code=0)])
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        problem = self.only_problem()
+        self.assertEqual(problem[0], "redis")
+        self.assertIn("does not write", problem[2])
+        self.assertIn("OOM", problem[2])
+        server.command("CONFIG", "SET", "maxmemory", "0")
         server.process.send_signal(signal.SIGSTOP)  # it accepts, and answers nothing
         try:
             self.assertEqual(self.only_problem()[0], "redis")

@@ -52,7 +52,8 @@ pub use options::{
     MAX_INVALIDATIONS, MAX_JITTER, MAX_KEEP, MAX_RECONNECT_PAUSE, MAX_WRITES_IN_FLIGHT, Options, TOMBSTONE,
     WRITE_TIMEOUT,
 };
+pub use script::write_probe;
 pub use tier::ask::Asked;
 pub use tier::rate::{Counted, SharedRate};
 pub use tier::run::{RUN_HELD, RUN_RENEWED_EVERY, Taken};
-pub use tier::{SharedTier, Status, Ticket, Tier, client_config};
+pub use tier::{SharedTier, Status, Ticket, Tier, WriteProblem, client_config};

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use pilotlight_redis::Script;
+use pilotlight_redis::{Command, Script};
 
 /// Keys: the target's, that of the response (the same, if it does not vary), that of a body that is apart (or the
 /// target's), the lease. Arguments: the generation that was read, nothing for none; the record of the target; the
@@ -27,6 +27,15 @@ pub(crate) static WRITE: LazyLock<Script> = LazyLock::new(|| {
          return done",
     )
 });
+
+/// A command that writes as the tier does, under a name of its own below `prefix`, which is gone after a second. Its
+/// reply is 1. For those who ask whether a user may do that, and a server does it.
+#[must_use]
+pub fn write_probe<'a>(prefix: &str) -> Command<'a> {
+    let name = format!("{prefix}:probe:{{{:016x}}}", fastrand::u64(..));
+    let call = WRITE.command().key(name.clone()).key(name.clone()).key(name.clone()).key(name);
+    call.arg("").arg("probe").arg("").arg("").arg(1000).arg("").build()
+}
 
 /// Keys: the lease. Arguments: who holds it.
 pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| {

@@ -8,6 +8,7 @@ mod budget;
 mod lease;
 mod outage;
 pub(crate) mod rate;
+mod refusals;
 pub(crate) mod run;
 mod shared;
 mod ticket;
@@ -22,7 +23,7 @@ use pilotlight_cache::Cache;
 use pilotlight_redis::config::{Overload, ReadFrom, Topology, WhenDown};
 use pilotlight_redis::{Client, Commands, Config, Error, Route};
 
-pub use shared::{SharedTier, Status};
+pub use shared::{SharedTier, Status, WriteProblem};
 pub use ticket::Ticket;
 
 use crate::breaker::Breakers;

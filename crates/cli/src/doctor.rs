@@ -4,7 +4,7 @@
 //! right and which gateway is its own, other modules know; what a sandbox can do here, the supervisor tries.
 //!
 //! Invariant: nothing on the machine is changed, no host but this one is spoken to (the resolver and the Redis of the
-//! file apart), and each check that could wait has a limit.
+//! file apart, which is to write a key for a second), and each check that could wait has a limit.
 
 mod bounded;
 mod certificates;

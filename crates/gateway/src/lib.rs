@@ -130,7 +130,9 @@ pub use pilotlight_cache::{
     BypassRules, CDN_CACHE_CONTROL, CacheOptions, ERROR_STATUSES, ErrorLifetimes, KeyRules, LanguageOrder, NamePattern,
     NamePatterns, Parameters, PolicyOptions, QueryRules, RouteControl, RouteRules, StatusSet, StoreRules, TagFields,
 };
-pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};
+pub use pilotlight_cache_redis::{
+    Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix, write_probe as redis_write_probe,
+};
 pub use pilotlight_cgi::Protocol as CgiProtocol;
 pub use pilotlight_content_coding::{Coding, CompressOptions, MediaRange};
 pub use pilotlight_files::{FileRule, FilesOptions, Listing, NotAPattern, ScriptOptions, ScriptPattern, is_file_path};

@@ -7,6 +7,7 @@ pub(crate) mod credential_refresh;
 mod dialler;
 mod finder;
 pub(crate) mod flight;
+pub(crate) mod hint;
 pub(crate) mod lane;
 pub(crate) mod lane_options;
 mod large;

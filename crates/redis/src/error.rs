@@ -8,6 +8,7 @@ mod timeout;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pilotlight_resp::{DecodeError, Value};
 
@@ -43,6 +44,8 @@ struct Inner {
     node: Option<Arc<str>>,
     /// Of the command that the server answered, if it is known: it may have been a script that spoke.
     spec: Option<&'static CommandSpec>,
+    /// What the caller can do about it.
+    hint: Option<&'static str>,
 }
 
 /// The culprit.
@@ -240,19 +243,26 @@ impl Error {
     /// An error of `command`.
     #[must_use]
     pub fn new(kind: impl Into<ErrorKind>, ran: Ran, command: &'static str) -> Self {
-        Self(Box::new(Inner { kind: kind.into(), ran, command, node: None, spec: None }))
+        Self(Box::new(Inner { kind: kind.into(), ran, command, node: None, spec: None, hint: None }))
     }
 
     /// The server's answer to a command of this description.
     pub(crate) fn answered(spec: &'static CommandSpec, error: ServerError) -> Self {
         let Judgement { ran, .. } = table::judge(spec, &error);
-        Self(Box::new(Inner { kind: error.into(), ran, command: spec.name, node: None, spec: Some(spec) }))
+        Self(Box::new(Inner { kind: error.into(), ran, command: spec.name, node: None, spec: Some(spec), hint: None }))
     }
 
     /// The same error, at `node`.
     #[must_use]
     pub fn at(mut self, node: Arc<str>) -> Self {
         self.0.node = Some(node);
+        self
+    }
+
+    /// The same error with what the caller can do about it.
+    #[must_use]
+    pub(crate) fn hinted(mut self, hint: Option<&'static str>) -> Self {
+        self.0.hint = hint;
         self
     }
 
@@ -268,6 +278,28 @@ impl Error {
     pub(crate) fn with_ran(mut self, ran: Ran) -> Self {
         self.0.ran = ran;
         self
+    }
+
+    /// The same error of a whole of which the command was a part. A deadline is that of the whole, and says why an
+    /// attempt before failed.
+    #[must_use]
+    pub(crate) fn of_whole(mut self, timeout: Option<Duration>, age: Duration, before: Option<&Reason>) -> Self {
+        if let ErrorKind::Timeout(report) = &mut self.0.kind {
+            report.timeout = timeout.unwrap_or(report.timeout);
+            report.age = report.age.max(age);
+            report.problem = report.problem.take().or_else(|| before.cloned());
+        }
+        self
+    }
+
+    /// The reason that a deadline after this error gives. `None`: the error is a deadline itself, of unknown reason.
+    #[must_use]
+    pub(crate) fn as_problem(&self) -> Option<Reason> {
+        match (&self.0.kind, self.reason()) {
+            (ErrorKind::Timeout(_), reason) => reason.cloned(),
+            (kind, Some(reason)) => Some(reason.told(kind.to_string())),
+            (kind, None) => Some(kind.to_string().into()),
+        }
     }
 
     /// The culprit.
@@ -305,7 +337,7 @@ impl Error {
         }
     }
 
-    /// Why there is no connection, or was none until the deadline.
+    /// Why there is no connection, or was none until the deadline; or the last problem before a deadline.
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         match &self.0.kind {
@@ -365,8 +397,10 @@ impl fmt::Display for Error {
             write!(f, " at {node}")?;
         }
         write!(f, ": {}", self.0.kind)?;
-        if let Some(needs) = self.needs() {
-            write!(f, "; {} needs {needs}", self.0.command)?;
+        match (self.0.hint, self.needs()) {
+            (Some(hint), _) => write!(f, "; {hint}")?,
+            (None, Some(needs)) => write!(f, "; {} needs {needs}", self.0.command)?,
+            (None, None) => {}
         }
         match self.0.ran {
             Ran::NotSent => write!(f, " (not sent)"),

@@ -25,7 +25,9 @@ pub use geo::{GeoFound, GeoPosition};
 #[cfg(feature = "json")]
 pub use json::Json;
 pub use read::FromReply;
-pub(crate) use read::{Spare, mismatch};
+#[cfg(feature = "modules")]
+pub(crate) use read::mismatch;
+pub(crate) use read::{Spare, skipped};
 pub use scan::ScanReply;
 #[cfg(feature = "serde")]
 pub use serde::Serde;

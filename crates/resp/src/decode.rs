@@ -15,6 +15,9 @@
 mod level;
 mod lexer;
 mod raw;
+mod skip;
+mod token;
+mod trouble;
 mod values;
 
 use alloc::boxed::Box;
@@ -83,8 +86,9 @@ impl Decoder {
     /// is returned as soon as it is complete, before the reply.
     ///
     /// # Errors
-    /// The bytes are malformed or exceed a limit. The decoder returns the same error from then on. Only a reply that is
-    /// nested too deeply is no error, but a [`Value::TooDeep`](crate::Value::TooDeep), if its end can be found.
+    /// The bytes are malformed, or a push exceeds a limit. The decoder returns the same error from then on. A reply
+    /// that exceeds a limit is no error, but a [`Value::Skipped`](crate::Value::Skipped); an error follows it if the
+    /// end of the reply cannot be found.
     #[inline]
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
         if let Some(raw) = &mut self.raw {

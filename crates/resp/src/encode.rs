@@ -3,9 +3,11 @@
 //! A command is an [`array_header`] and that many bulks. What never changes of it is written once by [`preamble`].
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::error::DecodeErrorKind;
 use crate::value::{Protocol, Value};
 
 /// Appends `*n\r\n`.
@@ -140,8 +142,10 @@ pub fn value(out: &mut Vec<u8>, value: &Value, protocol: Protocol) {
     }
 }
 
-/// In the place of a reply that was skipped.
-const TOO_DEEP: &[u8] = b"ERR the reply is nested too deeply";
+/// Writes an error in the place of a reply that was skipped.
+fn skipped(out: &mut Vec<u8>, limit: DecodeErrorKind) {
+    line(out, b'-', format!("ERR the reply was not kept: {limit}").as_bytes());
+}
 
 /// Bytes of the longest header: a type byte, 20 digits, CR LF.
 const MAX_HEADER: usize = 23;
@@ -167,7 +171,7 @@ fn value_resp2(out: &mut Vec<u8>, value: &Value) {
             }
         }
         Value::Attributed(attributed) => value_resp2(out, &attributed.value),
-        Value::TooDeep => line(out, b'-', TOO_DEEP),
+        Value::Skipped(limit) => skipped(out, *limit),
     }
 }
 
@@ -201,7 +205,7 @@ fn value_resp3(out: &mut Vec<u8>, value: &Value) {
             pairs_resp3(out, b'|', &attributed.attributes);
             value_resp3(out, &attributed.value);
         }
-        Value::TooDeep => line(out, b'-', TOO_DEEP),
+        Value::Skipped(limit) => skipped(out, *limit),
     }
 }
 

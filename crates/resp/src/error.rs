@@ -62,3 +62,11 @@ pub enum DecodeErrorKind {
     #[error("the frame exceeds the limit")]
     FrameTooLong,
 }
+
+impl DecodeErrorKind {
+    /// Whether the bytes may be RESP and are only too many: the part that is too large is in front of the input, as
+    /// nothing of it was taken.
+    pub(crate) fn is_limit(self) -> bool {
+        matches!(self, Self::BulkTooLong(_) | Self::LineTooLong | Self::TooManyElements(_) | Self::FrameTooLong)
+    }
+}

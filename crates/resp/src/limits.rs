@@ -2,6 +2,10 @@
 
 /// What one frame may be. A number on the wire is compared with its limit while it is 64 bits wide, before it sizes
 /// anything.
+///
+/// A reply that exceeds a limit is read over to its end, without being kept, and is a
+/// [`Value::Skipped`](crate::Value::Skipped). A push that exceeds one ends the stream, as does a reply whose end cannot
+/// be found by counting (streamed types), or of which more than 4 GiB are to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one string: bulk, blob error, verbatim with its format, streamed string in all. Default: 512 MiB, the
@@ -10,8 +14,8 @@ pub struct Limits {
     /// Bytes of one line (simple string, error, double, big number), without type byte and CR LF. Default: 64 KiB.
     pub max_line_bytes: usize,
     /// Aggregates within each other; attributes count as one around the value that they describe, streamed strings as
-    /// one. A deeper reply is skipped ([`Value::TooDeep`](crate::Value::TooDeep)). Replies that are
-    /// [passed through](crate::Decoder::pass_through) are not built, and may be 65,536 deep. Default: 128.
+    /// one. Replies that are [passed through](crate::Decoder::pass_through) are not built, and may be 65,536 deep.
+    /// Default: 128.
     pub max_depth: usize,
     /// Elements of all aggregates of a frame together; a pair of a map or of attributes counts as two. Default: 16 Mi.
     pub max_elements: usize,
@@ -30,6 +34,10 @@ impl Default for Limits {
         }
     }
 }
+
+/// Maximum length of the rest of a reply that exceeds a limit, in bytes, for the rest to be read over. After more, the
+/// stream ends: those who wait behind the reply are served sooner on another connection.
+pub(crate) const MAX_SKIPPED_BYTES: u64 = 4 << 30;
 
 /// What happens to attributes (`|`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

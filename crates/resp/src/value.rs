@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use crate::error::DecodeErrorKind;
+
 /// One complete reply, owned. Its bulk data are slices of the read buffer, which lives as long as they do.
 ///
 /// The tag is 4 bytes wide for the sake of its moves: behind a tag of one byte the compiler copies the rest of the
@@ -46,9 +48,9 @@ pub enum Value {
     Push(Vec<Value>),
     /// `|…` and the value that it describes. Decoded only with [`Attributes::Keep`](crate::Attributes::Keep).
     Attributed(Box<Attributed>),
-    /// A reply that is nested deeper than [`Limits::max_depth`](crate::Limits::max_depth). The decoder has skipped it;
-    /// what it said is not known. It is always the whole reply, never an element.
-    TooDeep,
+    /// A reply that exceeds one of the [`Limits`](crate::Limits), and which. The decoder has read over it; what it said
+    /// is not known. It is always the whole reply, never an element.
+    Skipped(DecodeErrorKind),
 }
 
 impl Value {
@@ -70,7 +72,7 @@ impl Value {
             Value::Map(_) => "map",
             Value::Push(_) => "push",
             Value::Attributed(_) => "attributed value",
-            Value::TooDeep => "reply that is nested too deeply",
+            Value::Skipped(_) => "reply that exceeds a limit",
         }
     }
 }

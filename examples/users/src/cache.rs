@@ -162,8 +162,8 @@ mod tests {
     use tokio::task::yield_now;
 
     const BUDGET: Duration = Duration::from_secs(5);
-    const OLD: Bytes = Bytes::from_static(b"{\"old\":1}");
-    const NEW: Bytes = Bytes::from_static(b"{\"new\":1}");
+    const OLD: Bytes = Bytes::from_static(b"{\"id\":7,\"old\":1}");
+    const NEW: Bytes = Bytes::from_static(b"{\"id\":7,\"new\":1}");
 
     fn run(shared: [&Shared; 2], test: &impl AsyncFn(&Cache, &Cache)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -371,7 +371,7 @@ mod tests {
             let left = server.command(&["PTTL", "user:7"]).unwrap().integer().unwrap();
             assert!((1..=LEASE.as_millis() as i64).contains(&left), "{left}");
             one.keep(7, mine, &OLD).await;
-            assert_eq!(server.command(&["GET", "user:7"]).unwrap().text(), "{\"old\":1}");
+            assert_eq!(server.command(&["GET", "user:7"]).unwrap().text(), "{\"id\":7,\"old\":1}");
             let left = server.command(&["PTTL", "user:7"]).unwrap().integer().unwrap();
             assert!((50_000..=60_000).contains(&left), "{left}");
         });
@@ -408,7 +408,7 @@ mod tests {
             put_old(one).await;
             server.config_set("maxmemory", "1").unwrap();
             let write = async {
-                assert_eq!(server.command(&["GET", "user:7"]).unwrap().text(), "{\"old\":1}");
+                assert_eq!(server.command(&["GET", "user:7"]).unwrap().text(), "{\"id\":7,\"old\":1}");
                 assert_claimed(one, other).await;
             };
             one.write(7, write).await;

@@ -36,6 +36,13 @@ pub(crate) fn user(out: &mut Vec<u8>, user: &UserView<'_>) {
     out.push(b'}');
 }
 
+/// Whether these bytes are the user `id` as [`user`] writes it, as far as their beginning tells.
+pub(crate) fn is_user(json: &[u8], id: i64) -> bool {
+    let rest =
+        json.strip_prefix(b"{\"id\":").and_then(|rest| rest.strip_prefix(itoa::Buffer::new().format(id).as_bytes()));
+    rest.is_some_and(|rest| rest.first() == Some(&b','))
+}
+
 /// Appends a number.
 pub(crate) fn number(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());

@@ -5,10 +5,11 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pilotlight_cache::Invalidations;
-use pilotlight_redis::Config;
+use pilotlight_redis::{Config, Error};
 use tokio::sync::Notify;
 
 use super::outage::Outage;
+use super::refusals::Refusals;
 use super::ticket::Worker;
 use crate::breaker;
 use crate::coherence::Coherence;
@@ -35,8 +36,21 @@ struct Inner {
     reads: Outage,
     /// Rates are not counted.
     rates: Outage,
+    /// Responses are not taken.
+    writes: Refusals,
+    /// Invalidations are not taken.
+    invalidations: Refusals,
     /// Tells other gateways what was written, where the servers do not, and knows what they have purged.
     coherence: OnceLock<Coherence>,
+}
+
+/// Why Redis, though it answers, does not write what it is to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteProblem {
+    /// It refuses responses: there will be no hits, and nothing is shared. What it said last.
+    Responses(Arc<str>),
+    /// It refuses invalidations: other gateways may serve what this one has invalidated. What it said last.
+    Invalidations(Arc<str>),
 }
 
 /// How the tier is, and what it has done.
@@ -65,7 +79,9 @@ impl SharedTier {
         let invalid = Arc::new(Invalid::new(keys.clone()));
         let (workers, coherence) = (Mutex::default(), OnceLock::new());
         let (reads, rates) = (Outage::default(), Outage::default());
-        Self { inner: Arc::new(Inner { redis, options, keys, invalid, workers, reads, rates, coherence }) }
+        let (writes, invalidations) = (Refusals::default(), Refusals::default());
+        let inner = Inner { redis, options, keys, invalid, workers, reads, rates, writes, invalidations, coherence };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Takes the cache's invalidations ([`pilotlight_cache::Cache::tell_invalidations`]).
@@ -119,6 +135,38 @@ impl SharedTier {
             status.queued_bytes += bytes;
         }
         status
+    }
+
+    /// Whether Redis answers and does not write. `None`: it writes, or does not answer at all.
+    #[must_use]
+    pub fn write_problem(&self) -> Option<WriteProblem> {
+        let invalidations = || self.inner.invalidations.reason().map(WriteProblem::Invalidations);
+        self.inner.writes.reason().map(WriteProblem::Responses).or_else(invalidations)
+    }
+
+    /// A response was written, or not.
+    pub(super) fn note_write(&self, written: Result<(), &Error>) {
+        match written {
+            Ok(()) if self.inner.writes.taken() => tracing::info!("cache.redis takes responses again"),
+            Err(error) if self.inner.writes.failed(error) => {
+                tracing::warn!("cache.redis answers and takes no responses, so gateways share nothing by it: {error}");
+            }
+            _ => {}
+        }
+    }
+
+    /// An invalidation was written, or not.
+    pub(super) fn note_invalidation(&self, written: Result<(), &Error>) {
+        match written {
+            Ok(()) if self.inner.invalidations.taken() => tracing::info!("cache.redis takes invalidations again"),
+            Err(error) if self.inner.invalidations.failed(error) => {
+                tracing::warn!(
+                    "cache.redis answers and takes no invalidations, so other gateways may serve what this one has \
+                     invalidated: {error}"
+                );
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn register(&self) -> Arc<Worker> {

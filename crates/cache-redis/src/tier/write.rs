@@ -54,10 +54,14 @@ impl Tier {
         let counters = &self.own.counters;
         match job {
             Job::Write(write) => match self.store(*write).await {
-                Ok(true) => counters.writes.add_one(),
+                Ok(true) => {
+                    counters.writes.add_one();
+                    self.shared.note_write(Ok(()));
+                }
                 Ok(false) => counters.outdated_writes.add_one(),
                 Err(error) => {
                     counters.failed_writes.add_one();
+                    self.shared.note_write(Err(&error));
                     tracing::debug!("a response was not written to cache.redis: {error}");
                 }
             },
@@ -164,11 +168,13 @@ impl Tier {
         match self.client.set_with(&*name.base, tombstone, options).retryable().await {
             Ok(_) => {
                 self.own.counters.invalidations.add_one();
+                self.shared.note_invalidation(Ok(()));
                 self.shared.wrote(&name);
                 self.shared.invalid().sent(&name, generation, Instant::now());
                 Sent::Yes
             }
             Err(error) => {
+                self.shared.note_invalidation(Err(&error));
                 tracing::debug!("an invalidation did not reach cache.redis yet: {error}");
                 self.shared.invalid().put_back(name);
                 Sent::No

@@ -9,6 +9,7 @@ mod lease;
 mod lost;
 mod node;
 mod rates;
+mod refusals;
 mod runs;
 mod sharing;
 mod ways;

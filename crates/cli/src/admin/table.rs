@@ -89,6 +89,7 @@ fn tls(certificates: &[Value]) -> String {
 fn redis(redis: &Value, coherence: &Value) -> String {
     let is_covered = coherence["covered"] != false;
     let state = match (is_covered, redis["open_breakers"].as_u64().unwrap_or_default()) {
+        (true, 0) if !redis["write_problem"].is_null() => "answers and does not write".to_owned(),
         (true, 0) => "answers".to_owned(),
         // Idle workers find out with their next request.
         (true, open) => format!("answers ({open} breakers not closed yet)"),
@@ -103,6 +104,10 @@ fn redis(redis: &Value, coherence: &Value) -> String {
         counted(&asked.into(), "read"),
         redis["queued"]
     );
+    if let Some(reason) = redis["write_problem"]["reason"].as_str() {
+        let of = string(&redis["write_problem"]["of"]);
+        let _ = writeln!(text, "cache.redis refuses {of}: {}", printable(reason));
+    }
     let (requests, of): (u64, _) = (sum(&redis["rates"]), |name: &str| redis["rates"][name].as_u64().unwrap_or(0));
     if requests > 0 {
         let state = match redis["open_rate_breakers"].as_u64() {
@@ -548,6 +553,13 @@ mod tests {
             assert_eq!(redis(&tier, &json!({ "covered": covered, "waiting": waiting })), expected);
         };
         check((true, 0, 0), "cache.redis answers, 1 hit of 5 reads, 2 to be written\n");
+        let full = json!({ "of": "responses", "reason": "EVALSHA at h:6379: the server answered: OOM" });
+        let tier = json!({ "open_breakers": 0, "write_problem": full, "reads": { "hit": 0 }, "queued": 0 });
+        assert_eq!(
+            redis(&tier, &json!({ "covered": true, "waiting": 0 })),
+            "cache.redis answers and does not write, 0 hits of 0 reads, 0 to be written\n\
+             cache.redis refuses responses: EVALSHA at h:6379: the server answered: OOM\n"
+        );
         check((true, 2, 0), "cache.redis answers (2 breakers not closed yet), 1 hit of 5 reads, 2 to be written\n");
         check(
             (false, 0, 0),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pilotlight_authority::data_folder;
-use pilotlight_gateway::StorageSettings;
+use pilotlight_gateway::{StorageSettings, redis_write_probe};
 use pilotlight_logs::Destination;
 use pilotlight_redis::{Commands as _, ErrorKind, blocking};
 use rustix::fs::{Access, statvfs};
@@ -82,18 +82,29 @@ fn verdict(what: &str, folder: &Path, free: u64, all: u64) -> Finding {
     }
 }
 
-/// Whether the Redis of the file answers.
+/// Whether the Redis of the file answers, and writes what gateways share.
 pub(super) fn redis(config: &Config) -> Vec<Finding> {
     let Some(redis) = &config.cache_redis else { return Vec::new() };
     let mut settings = redis.url.config();
     settings.connect_timeout = PATIENCE;
     settings.command_timeout = Some(PATIENCE);
-    let answer = blocking::Client::new(settings).and_then(|client| client.ping());
-    vec![match answer {
-        Ok(_) => Area::Redis.ok("the Redis of [cache.redis] answers"),
+    let client = blocking::Client::new(settings).and_then(|client| client.ping().map(|_| client));
+    let client = match client {
+        Ok(client) => client,
+        Err(error) => {
+            return vec![Area::Redis.problem(
+                format!("the Redis of [cache.redis] does not answer: {}", reason(error.kind())),
+                "start it, or correct `url`; meanwhile gateways share nothing and go to their services",
+            )];
+        }
+    };
+    let written = (&client).run::<i64>(redis_write_probe(&redis.options.prefix));
+    vec![match written {
+        Ok(_) => Area::Redis.ok("the Redis of [cache.redis] answers and writes"),
         Err(error) => Area::Redis.problem(
-            format!("the Redis of [cache.redis] does not answer: {}", reason(error.kind())),
-            "start it, or correct `url`; meanwhile gateways share nothing and go to their services",
+            format!("the Redis of [cache.redis] answers and does not write: {error}"),
+            "give its user the rights of docs/guide/cache-redis.md, make room in it, or name its primary in `url`; \
+             meanwhile gateways share nothing and go to their services",
         ),
     }]
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pilotlight_acme::OnDemandStatus;
 use pilotlight_cache::Unstored;
-use pilotlight_cache_redis::Family;
+use pilotlight_cache_redis::{Family, SharedTier};
 use pilotlight_supervisor::{
     CircuitState, Deploys, GivenAway, InstanceState, InstanceStatus, Replaced, Service, ServiceState, Status,
 };
@@ -381,7 +381,7 @@ fn gateway(text: &mut Text, shared: &Shared) {
         text.one("pilotlight_cache_resources", "gauge", "Targets with a stored answer.", &usage.resources);
     }
     if let Some(second) = &shared.common.second {
-        redis(text, &second.status());
+        redis(text, second);
     }
     if let Some(cache) = &shared.common.cache {
         let help = "Purges applied, those of other gateways included.";
@@ -414,7 +414,8 @@ fn gateway(text: &mut Text, shared: &Shared) {
 }
 
 /// The cache's tier in Redis.
-fn redis(text: &mut Text, status: &pilotlight_cache_redis::Status) {
+fn redis(text: &mut Text, tier: &SharedTier) {
+    let status = tier.status();
     let totals = &status.totals;
     for (family, name, help) in [
         (
@@ -446,6 +447,8 @@ fn redis(text: &mut Text, status: &pilotlight_cache_redis::Status) {
     text.one("pilotlight_cache_redis_open_breakers", "gauge", help, &status.open_breakers);
     let help = "The same for shared rates, which are held by this gateway alone then.";
     text.one("pilotlight_shared_rate_open_breakers", "gauge", help, &status.open_rate_breakers);
+    let help = "1 while Redis answers and refuses to write: a right is missing, it is full, it is a replica.";
+    text.one("pilotlight_cache_redis_write_problem", "gauge", help, &u8::from(tier.write_problem().is_some()));
     text.one("pilotlight_cache_redis_queue_length", "gauge", "Answers that wait to be written.", &status.queued);
     text.one("pilotlight_cache_redis_queue_bytes", "gauge", "Memory of those answers.", &status.queued_bytes);
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pilotlight_balance::{RetryCounts, State};
 use pilotlight_cache::PurgeCounts;
-use pilotlight_cache_redis::{CoherenceStatus, Family};
+use pilotlight_cache_redis::{CoherenceStatus, Family, SharedTier, WriteProblem};
 use pilotlight_releases::Releases;
 use pilotlight_supervisor::{Deploys, FunctionErrors, GivenAway, InstanceStatus, Service, Status, Transport};
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ pub(super) fn gateway(shared: &Shared) -> Value {
         let (usage, options) = (cache.usage(), cache.options());
         json!({
             "bytes": usage.bytes, "max_bytes": options.max_bytes, "resources": usage.resources, "hits": hits,
-            "redis": shared.common.second.as_ref().map(|second| redis(&second.status())),
+            "redis": shared.common.second.as_ref().map(redis),
             "purges": purges(&cache.purges().counts()),
             "coherence": shared.common.coherence.as_ref().map(|coherence| agreement(&coherence.handle().status())),
         })
@@ -107,7 +107,8 @@ fn agreement(status: &CoherenceStatus) -> Value {
 }
 
 /// The cache's tier in Redis.
-fn redis(status: &pilotlight_cache_redis::Status) -> Value {
+fn redis(tier: &SharedTier) -> Value {
+    let (status, problem) = (tier.status(), tier.write_problem());
     let totals = status.totals;
     let counted = |of: Family| {
         let some = totals.counted().filter(|(family, ..)| *family == of);
@@ -116,6 +117,10 @@ fn redis(status: &pilotlight_cache_redis::Status) -> Value {
     json!({
         "answers": status.open_breakers == 0,
         "open_breakers": status.open_breakers,
+        "write_problem": problem.map(|problem| match problem {
+            WriteProblem::Responses(reason) => json!({ "of": "responses", "reason": &*reason }),
+            WriteProblem::Invalidations(reason) => json!({ "of": "invalidations", "reason": &*reason }),
+        }),
         "reads": counted(Family::Reads),
         "writes": counted(Family::Writes),
         "rates": counted(Family::Rates),

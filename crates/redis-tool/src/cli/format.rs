@@ -7,7 +7,7 @@ use pilotlight_resp::Value;
 use pilotlight_resp::encode::double_text;
 
 use crate::words;
-use json::TOO_DEEP;
+use json::skipped;
 
 /// How replies are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Style {
                 }
             }
             Value::Attributed(attributed) => self.raw(out, &attributed.value),
-            Value::TooDeep => self.raw(out, &Value::Error(TOO_DEEP.into())),
+            Value::Skipped(limit) => self.raw(out, &skipped(*limit)),
         }
     }
 }
@@ -147,7 +147,7 @@ fn human(out: &mut Vec<u8>, value: &Value, indent: usize) {
         Value::Push(items) => human_items(out, items, ")", "(empty push)\n", indent),
         Value::Map(pairs) => human_pairs(out, pairs, indent),
         Value::Attributed(attributed) => human(out, &attributed.value, indent),
-        Value::TooDeep => put(out, &[b"(error) ", TOO_DEEP.as_bytes(), b"\n"]),
+        Value::Skipped(limit) => human(out, &skipped(*limit), indent),
     }
 }
 
@@ -227,7 +227,7 @@ fn csv(out: &mut Vec<u8>, value: &Value) {
             }
         }
         Value::Attributed(attributed) => csv(out, &attributed.value),
-        Value::TooDeep => csv(out, &Value::Error(TOO_DEEP.into())),
+        Value::Skipped(limit) => csv(out, &skipped(*limit)),
     }
 }
 

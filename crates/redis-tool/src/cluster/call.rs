@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use pilotlight_redis::Value;
+use pilotlight_resp::DecodeErrorKind;
 use serde_json::{Value as Json, json};
 
 use super::nodes::Nodes;
@@ -98,12 +99,14 @@ fn text_of(value: &Value, depth: usize) -> String {
             if lines.is_empty() { "(empty)".to_owned() } else { format!("\n{lines}") }
         }
         Value::Attributed(attributed) => text_of(&attributed.value, depth),
-        Value::TooDeep => format!("(error) {TOO_DEEP}"),
+        Value::Skipped(limit) => format!("(error) {}", skipped(*limit)),
     }
 }
 
-/// What stands in the place of a reply that the client has skipped.
-const TOO_DEEP: &str = "the reply is nested deeper than this client reads";
+/// The text in the place of a reply that exceeds a limit of the client.
+fn skipped(limit: DecodeErrorKind) -> String {
+    format!("the reply is larger than this client reads: {limit}")
+}
 
 /// Text as it is, but nothing in it can drive the terminal.
 fn printable(bytes: &[u8]) -> String {
@@ -132,6 +135,6 @@ fn json_of(value: &Value) -> Json {
             Json::Object(pairs.iter().map(|(key, value)| (name(key), json_of(value))).collect())
         }
         Value::Attributed(attributed) => json_of(&attributed.value),
-        Value::TooDeep => json!({"error": TOO_DEEP}),
+        Value::Skipped(limit) => json!({"error": skipped(*limit)}),
     }
 }

@@ -14,7 +14,7 @@
 //!
 //! Invariant (fail closed): a reply is used only while the connection that read it is still there and is that to the
 //! owner of its slot, nothing was told of its key since *before* it was asked for (see `coverage`), and it is younger
-//! than `max_age`.
+//! than `max_age` and than its key had to live when it was read (see `lifetime`).
 
 mod cache;
 mod cacheable;
@@ -23,6 +23,7 @@ mod config;
 mod coverage;
 mod flights;
 mod handle;
+mod lifetime;
 mod store;
 mod tally;
 

@@ -210,9 +210,17 @@ impl<T: FromReply> Future for Call<'_, T> {
                     }
                 }
                 Stage::Sent(flight) => {
-                    let Some((outcome, since)) = flight.poll(cx.waker()) else { return Poll::Pending };
+                    let Some((outcome, since)) = flight.poll(cx.waker()) else {
+                        if !this.client.core().may_leave_replica(this.command.spec()) {
+                            return Poll::Pending;
+                        }
+                        let Some(since) = flight.leave_silent_replica() else { return Poll::Pending };
+                        let lane = Arc::clone(flight.lane());
+                        this.stage = this.slow(Failure::silent_replica(lane), since);
+                        continue;
+                    };
                     match outcome {
-                        Outcome::One(value) if !matches!(value, Value::Error(_) | Value::TooDeep) => {
+                        Outcome::One(value) if !matches!(value, Value::Error(_) | Value::Skipped(_)) => {
                             this.client.core().note_reply(&this.command, &value);
                             let at_node =
                                 |error| Error::new(error, Ran::Executed, this.command.name()).at(flight.lane().node());

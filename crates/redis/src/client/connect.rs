@@ -4,11 +4,12 @@ use crate::client::handle::Client;
 use crate::command::Command;
 use crate::commands::{Commands, spec};
 use crate::config::Config;
+use crate::error::table::{About, judge_own};
 use crate::error::{Error, Misuse, Ran};
 use crate::reply::Value;
 
 impl Client {
-    /// A client of the server that a URL names (see [`Config::from_url`]), connected: a first `ECHO` has been answered.
+    /// A client of the server that a URL names (see [`Config::from_url`]), connected: a first `PING` has been answered.
     ///
     /// ```no_run
     /// # use pilotlight_redis::{Client, Error};
@@ -26,7 +27,10 @@ impl Client {
         let config = Config::from_url(url)
             .map_err(|error| Error::new(Misuse::Url(error.to_string()), Ran::NotSent, "connect"))?;
         let client = Self::new(config)?;
-        client.run::<Value>(Command::new(&spec::ECHO).arg("")).await?;
-        Ok(client)
+        match client.run::<Value>(Command::new(&spec::PING)).await {
+            // A user who may not do that is answered, too.
+            Err(error) if error.server().is_some_and(|error| judge_own(error).about == About::Permission) => Ok(client),
+            answered => answered.map(|_| client),
+        }
     }
 }

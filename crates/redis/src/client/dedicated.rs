@@ -11,6 +11,7 @@ use crate::client::handle::Client;
 use crate::client::observed::{Observed, Subject};
 use crate::command::{Args, Command, Flags};
 use crate::commands::{Commands, spec};
+use crate::engine::hint;
 use crate::engine::options::CallOptions;
 use crate::engine::pool::Lease;
 use crate::engine::route::Route;
@@ -18,7 +19,7 @@ use crate::engine::routing;
 use crate::engine::submission::SubmissionError;
 use crate::error::{Error, ErrorKind, Misuse, Ran, ServerError};
 use crate::out::Out;
-use crate::reply::{FromReply, Value, mismatch};
+use crate::reply::{FromReply, Value, skipped};
 
 /// A connection to one node that nobody else uses meanwhile.
 ///
@@ -209,11 +210,12 @@ impl Dedicated {
         let value = self.exchange_all(&out, 1, options.timeout, name).await?.pop().unwrap_or(Value::Null);
         match value {
             Value::Error(text) => {
-                Err(Error::answered(spec, ServerError::parse(&text)).at(Arc::clone(self.lease.node())))
+                let error = Error::answered(spec, ServerError::parse(&text)).at(Arc::clone(self.lease.node()));
+                let hint = hint::of(self.client.core(), self.lease.lane(), &error);
+                Err(error.hinted(hint))
             }
-            value @ Value::TooDeep => {
-                let error = mismatch("a reply within max_depth", &value);
-                Err(Error::new(error, Ran::Executed, name).at(Arc::clone(self.lease.node())))
+            Value::Skipped(limit) => {
+                Err(Error::new(skipped(limit), Ran::Executed, name).at(Arc::clone(self.lease.node())))
             }
             value => Ok(value),
         }

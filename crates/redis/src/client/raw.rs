@@ -27,7 +27,7 @@ use crate::error::Error;
 pub use crate::net::budget::ReplyBudget;
 use crate::out::Out;
 use crate::proto::slot::Slot;
-use crate::reply::Value;
+use crate::reply::{Value, skipped};
 
 /// A client whose replies are the bytes of their frames, in the protocol that it was configured for:
 /// [`ProtocolChoice`](crate::config::ProtocolChoice).
@@ -213,6 +213,7 @@ impl RawConnection {
         let values = self.dedicated.exchange_all(&out, replies, timeout, "exchange").await?;
         let reply = |value| match value {
             Value::Error(text) => RawReply::Error(text),
+            Value::Skipped(limit) => RawReply::Error(format!("ERR {}", skipped(limit)).into()),
             other => RawReply::Frame(frame(other)),
         };
         Ok(values.into_iter().map(reply).collect())

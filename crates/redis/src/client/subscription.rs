@@ -13,7 +13,7 @@ use futures_core::Stream;
 use crate::client::handle::Client;
 use crate::command::Args;
 use crate::engine::pubsub::{Event, Inbox};
-use crate::error::Error;
+use crate::error::{Error, Misuse, Ran};
 use crate::proto::subscriptions::{Kind, SubscriberId, Topic};
 
 /// Messages of some channels, patterns or shard channels, in the order of each channel. It is a stream of [`Event`]s
@@ -52,7 +52,8 @@ impl Client {
     /// waits for [`Subscription::add`].
     ///
     /// # Errors
-    /// The server refuses a channel, or has not confirmed all of them within the command timeout. Nothing is subscribed
+    /// In a cluster, a channel or pattern is about keyspace events: each node tells those of its own keys only. The
+    /// server refuses a channel, or has not confirmed all of them within the command timeout. Nothing is subscribed
     /// then.
     ///
     /// # Cancel safety
@@ -150,6 +151,11 @@ impl Subscription {
             Kind::Pattern => "PSUBSCRIBE",
             Kind::Sharded => "SSUBSCRIBE",
         };
+        if self.client.core().is_cluster() && topics.iter().any(Topic::is_of_keyspace) {
+            let instead = "each node of a cluster tells keyspace events of its own keys only: subscribe with a client of \
+                           each primary (Config::standalone)";
+            return Err(Error::new(Misuse::Unroutable { command, instead }, Ran::NotSent, command));
+        }
         self.client.core().pubsub().want(self.id, &self.inbox, topics, command).await
     }
 }

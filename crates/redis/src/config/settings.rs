@@ -52,7 +52,7 @@ pub struct Config {
     pub client_name: Option<Arc<str>>,
     /// Version of the protocol. Default: RESP3, or RESP2 where the server has no RESP3.
     pub protocol: ProtocolChoice,
-    /// TLS, if it is wanted. Default: none. Needs the crate's feature `tls`, which is on by default.
+    /// TLS, if it is wanted. Default: none. Needs the crate's feature `tls`.
     pub tls: Option<TlsConfig>,
     /// Makes the connections in the client's stead. Default: none.
     pub connector: Option<Arc<dyn Connector>>,

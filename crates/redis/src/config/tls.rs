@@ -11,8 +11,8 @@ use crate::address::NodeAddress;
 /// certificate to name the host that was dialled.
 ///
 /// It is computed by the provider that the program installed (`rustls::crypto::CryptoProvider::install_default`), else
-/// by the one that is built in: feature `tls-aws-lc-rs`, or `tls-ring`, which is a default feature. TLS by another
-/// library than rustls: [`Config::connector`](super::Config::connector).
+/// by the one that is built in: feature `tls-aws-lc-rs`, or `tls-ring`, which the feature `tls` brings. No feature is
+/// on by default. TLS by another library than rustls: [`Config::connector`](super::Config::connector).
 ///
 /// Files are read at each connection attempt, so that renewed certificates are used without a restart.
 ///
@@ -50,7 +50,7 @@ pub struct TlsConfig {
 #[derive(Debug, Clone)]
 pub enum TlsRoots {
     /// Those of the operating system (`SSL_CERT_FILE` and `SSL_CERT_DIR` are respected). Needs the feature
-    /// `tls-native-roots`, which is a default feature.
+    /// `tls-native-roots`, which the feature `tls` brings.
     System,
     /// Mozilla's, as they were when the program was built: for images without any. Needs the feature
     /// `tls-webpki-roots`.

@@ -122,7 +122,8 @@ impl<'u> Reader<'u> {
     }
 
     fn credentials(&self, userinfo: &str) -> Result<Option<Credentials>, UrlError> {
-        if userinfo.is_empty() {
+        // `:` is what templates make of a user and a password that are both empty.
+        if matches!(userinfo, "" | ":") {
             return Ok(None);
         }
         let (username, password) =

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::command::{Command, CommandSpec};
-use crate::config::{Config, NodeAddress, Topology, WhenDown};
+use crate::command::{Command, CommandSpec, Flags};
+use crate::config::{Config, NodeAddress, ReadFrom, Topology, WhenDown};
 use crate::engine::attached::Attached;
 use crate::engine::cluster::Cluster;
 use crate::engine::credential_refresh::CredentialRefresh;
@@ -201,6 +201,11 @@ impl Core {
                 Error::new(unknown, Ran::NotSent, spec.name)
             }),
         }
+    }
+
+    /// Whether a read that a replica does not answer may be asked of its primary.
+    pub(crate) fn may_leave_replica(&self, spec: &CommandSpec) -> bool {
+        !matches!(self.config.read_from, ReadFrom::Primary | ReadFrom::OnlyReplicas) && spec.flags.has(Flags::READONLY)
     }
 
     /// A lane to every primary, with one of its slots where there are slots. None: the topology is not known yet.

@@ -47,6 +47,17 @@ impl Flight {
         Some(outcome)
     }
 
+    /// Gives up waiting for a replica that is silent; when the command was submitted. `None`: there is no reason to.
+    pub(crate) fn leave_silent_replica(&mut self) -> Option<Instant> {
+        if !self.lane.is_silent_replica() {
+            return None;
+        }
+        let ticket = self.ticket.take()?;
+        let since = self.lane.submitted_at(&ticket);
+        self.lane.cancel(&ticket);
+        Some(since)
+    }
+
     /// Awaits the outcome.
     pub(crate) async fn outcome(mut self) -> (Outcome, Instant) {
         std::future::poll_fn(|cx| self.poll(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await

@@ -78,7 +78,7 @@ fn size(value: &Value, enough: usize) -> usize {
         Value::Array(values) | Value::Set(values) | Value::Push(values) => each(&mut values.iter()),
         Value::Map(pairs) => each(&mut pairs.iter().flat_map(|(key, value)| [key, value])),
         Value::Attributed(it) => size(&it.value, enough),
-        Value::Null | Value::Integer(_) | Value::Boolean(_) | Value::Double(_) | Value::TooDeep => 0,
+        Value::Null | Value::Integer(_) | Value::Boolean(_) | Value::Double(_) | Value::Skipped(_) => 0,
     }
 }
 

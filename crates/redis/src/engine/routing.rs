@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::command::{Command, CommandSpec, Flags, RequestPolicy, ResponsePolicy, UNKNOWN};
+use crate::commands::spec;
 use crate::config::NodeAddress;
 use crate::engine::core::Core;
 use crate::engine::options::CallOptions;
@@ -31,10 +32,14 @@ use crate::proto::aggregate::{AggregateError, Cause, aggregate};
 use crate::proto::retry::Refresh;
 use crate::proto::slot::Slot;
 use crate::proto::split::{self, Split};
+use crate::proto::topology::Role;
 use crate::reply::Value;
 
 /// How long to wait for the topology of a cluster before looking again.
 pub(crate) const TOPOLOGY_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a script is tried to be loaded at a replica.
+const REPLICA_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A command that does not simply go to the lane of its key and back.
 pub(crate) struct LongWay;
@@ -130,6 +135,7 @@ pub(crate) async fn lease(core: &Core, route: &Route, options: CallOptions) -> R
     let nothing = Command::new(&UNKNOWN);
     let target = target(core, &nothing, route)?;
     let since = Instant::now();
+    let mut problem = None;
     loop {
         let topology_version = core.topology_version();
         let remaining = || options.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
@@ -143,8 +149,9 @@ pub(crate) async fn lease(core: &Core, route: &Route, options: CallOptions) -> R
         // A node that cannot be reached may be replaced by another, and one without a topology gets one.
         let is_hopeless = !matches!(error.kind(), ErrorKind::Cluster(_) | ErrorKind::Connect(_));
         if is_hopeless || remaining() == Some(Duration::ZERO) {
-            return Err(error);
+            return Err(error.of_whole(options.timeout, since.elapsed(), problem.as_ref()));
         }
+        problem = error.as_problem().or(problem);
         core.want_refresh(Refresh::Urgent);
         core.pause_or_new_topology(TOPOLOGY_PAUSE, Refresh::Urgent, topology_version).await;
     }
@@ -296,8 +303,12 @@ enum Everywhere {
 
 async fn fan_out(core: &Core, command: &Command<'_>, to: Everywhere, options: CallOptions) -> Result<Value, Error> {
     let since = Instant::now();
-    let targets = targets(core, command, to, options).await?;
-    let replies = everywhere(core, command, &targets, left(options, since)).await;
+    let mut targets = targets(core, command, to, options).await?;
+    let replies = if std::ptr::eq(command.spec(), &spec::SCRIPT_LOAD) {
+        load_script(core, command, &mut targets, left(options, since)).await
+    } else {
+        everywhere(core, command, &targets, left(options, since)).await
+    };
     let policy = match command.spec().response {
         ResponsePolicy::Special => ResponsePolicy::Default,
         policy => policy,
@@ -315,6 +326,30 @@ async fn fan_out(core: &Core, command: &Command<'_>, to: Everywhere, options: Ca
             }
         }
     })
+}
+
+/// Loads a script at all primaries, and at those replicas that are there: a replica without it says so
+/// (`NOSCRIPT`), and loses it whenever it starts again. The targets are those that have answered.
+async fn load_script(
+    core: &Core,
+    command: &Command<'_>,
+    targets: &mut Vec<(NodeAddress, Target)>,
+    options: CallOptions,
+) -> Vec<Result<Value, Error>> {
+    let is_replica =
+        |(_, target): &(NodeAddress, Target)| matches!(target, Target::Node(lane) if lane.role() == Role::Replica);
+    let (replicas, primaries) = std::mem::take(targets).into_iter().partition::<Vec<_>, _>(is_replica);
+    let patience = options.timeout.map_or(REPLICA_PATIENCE, |timeout| timeout.min(REPLICA_PATIENCE));
+    let (mut replies, copies) = tokio::join!(
+        everywhere(core, command, &primaries, options),
+        everywhere(core, command, &replicas, CallOptions { timeout: Some(patience), ..options }),
+    );
+    *targets = primaries;
+    for (target, copy) in replicas.into_iter().zip(copies).filter(|(_, copy)| copy.is_ok()) {
+        targets.push(target);
+        replies.push(copy);
+    }
+    replies
 }
 
 /// The error of one key, of a command that was split.

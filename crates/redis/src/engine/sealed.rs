@@ -6,7 +6,7 @@ use crate::error::table::{About, judge, judge_own};
 use crate::error::{Aborted, Error, ErrorKind, Ran, ReplyError, ServerError};
 use crate::out::Out;
 use crate::proto::slot::Slot;
-use crate::reply::Value;
+use crate::reply::{Value, skipped};
 
 pub(crate) const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
@@ -78,6 +78,7 @@ impl Sealed {
                 };
                 Err(Error::answered(&spec::EXEC, error))
             }
+            (Value::Skipped(limit), _) => Err(Error::new(skipped(limit), Ran::Executed, "EXEC")),
             (other, _) => Err(unexpected("a reply for each command", other.type_name())),
         }
     }

@@ -210,7 +210,7 @@ impl Refusal {
 
 impl Remedy {
     /// The same for who has to decide by himself. That the credentials are not accepted is told after another try.
-    pub(super) fn advice(self) -> Advice {
+    pub(crate) fn advice(self) -> Advice {
         match self {
             Self::GiveUp | Self::ReconnectOnce => Advice::Never,
             Self::Redirect => Advice::Redirect,

@@ -8,13 +8,13 @@ use super::reason::Reason;
 /// What was going on when a deadline passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeoutReport {
-    /// How long the command was given.
+    /// How long the command was given, with all its attempts.
     pub timeout: Duration,
-    /// How long it had waited.
+    /// How long it had waited, with all its attempts.
     pub age: Duration,
     /// Whether it was waiting to be written (`queued`) or for its reply (`sent`), or for a connection.
     pub stage: TimeoutStage,
-    /// Why there was no connection, if there was none.
+    /// Why there was no connection, if there was none; else why the attempt before this one failed, if there was one.
     pub problem: Option<Reason>,
     /// Commands not yet written on its lane.
     pub queued: usize,
@@ -68,7 +68,7 @@ impl fmt::Display for TimeoutReport {
             self.unparsed_bytes
         )?;
         if let Some(problem) = &self.problem {
-            write!(f, "no connection because of: {problem}; ")?;
+            write!(f, "last problem: {problem}; ")?;
         }
         match self.last_read {
             Some(age) => write!(f, "last read {:?} ago", readable(age))?,

@@ -16,9 +16,15 @@ const MIN_ROOM_BYTES: usize = 2 * 1024;
 /// Buffers that wait for the replies in them to be dropped. Callers on other threads are slow at times.
 const MAX_SPARES: usize = 3;
 
+/// Maximum size of a buffer that is used again. A larger one was made for one large reply, and is left to it as soon as
+/// the reply is complete: a connection keeps at most this many bytes for each of its buffers.
+const MAX_SPARE_BYTES: usize = 2 << 20;
+
 /// See the module.
 pub(super) struct Input {
     pub(super) buffer: BytesMut,
+    /// Whether the buffer is larger than [`MAX_SPARE_BYTES`].
+    is_oversized: bool,
     /// Those before, which some replies may still be slices of; the oldest first.
     spares: VecDeque<BytesMut>,
     read_bytes: usize,
@@ -29,7 +35,8 @@ impl Input {
     /// Reads are made of `min_read_bytes` at first.
     pub(super) fn new(buffer: BytesMut, min_read_bytes: usize) -> Self {
         let spares = VecDeque::with_capacity(MAX_SPARES);
-        Self { buffer, spares, read_bytes: min_read_bytes, min_read_bytes }
+        let is_oversized = buffer.capacity() > MAX_SPARE_BYTES;
+        Self { buffer, is_oversized, spares, read_bytes: min_read_bytes, min_read_bytes }
     }
 
     pub(super) fn room(&self) -> usize {
@@ -40,12 +47,17 @@ impl Input {
     #[inline]
     pub(super) fn make_room(&mut self, missing: usize) {
         if self.room() < self.read_bytes / 2 {
-            self.make_more_room(self.read_bytes.max(missing));
+            self.make_more_room(missing);
         }
     }
 
-    fn make_more_room(&mut self, wanted: usize) {
-        if self.buffer.try_reclaim(wanted) || self.room() >= MIN_ROOM_BYTES {
+    fn make_more_room(&mut self, missing: usize) {
+        // The rest of a reply has its place.
+        if missing > 0 && self.room() >= missing {
+            return;
+        }
+        let wanted = self.read_bytes.max(missing);
+        if !self.is_oversized && (self.buffer.try_reclaim(wanted) || self.room() >= MIN_ROOM_BYTES) {
             return;
         }
         let wanted = self.buffer.len() + wanted;
@@ -60,6 +72,9 @@ impl Input {
         };
         next.extend_from_slice(&self.buffer);
         let mut spare = std::mem::replace(&mut self.buffer, next);
+        if std::mem::replace(&mut self.is_oversized, wanted > MAX_SPARE_BYTES) {
+            return;
+        }
         spare.clear();
         if self.spares.len() == MAX_SPARES {
             self.spares.pop_front();
@@ -69,10 +84,21 @@ impl Input {
 
     /// Gives back what a burst has left behind.
     pub(super) fn shrink(&mut self) {
-        self.spares.clear();
         self.read_bytes = self.min_read_bytes;
-        if self.buffer.is_empty() && self.buffer.capacity() > self.min_read_bytes {
+        let is_large = self.buffer.capacity() > self.min_read_bytes;
+        self.give_back(is_large);
+    }
+
+    /// Gives back what a connection that is not in use does not need.
+    pub(super) fn rest(&mut self) {
+        self.give_back(self.is_oversized);
+    }
+
+    fn give_back(&mut self, with_buffer: bool) {
+        self.spares.clear();
+        if with_buffer && self.buffer.is_empty() {
             self.buffer = BytesMut::new();
+            self.is_oversized = false;
         }
     }
 
@@ -156,5 +182,49 @@ mod tests {
         assert_eq!(input.read_bytes, MAX_READ_BYTES);
         input.shrink();
         assert_eq!((input.read_bytes, input.room()), (MIN_READ_BYTES, 0));
+    }
+
+    /// Reads a reply of this many bytes in pieces, and gives it.
+    fn read_reply(input: &mut Input, bytes: usize) -> bytes::Bytes {
+        while input.buffer.len() < bytes {
+            let missing = bytes - input.buffer.len();
+            input.make_room(missing);
+            let piece = input.room().min(missing).min(100_000);
+            input.buffer.extend_from_slice(&vec![b'x'; piece]);
+        }
+        input.buffer.split_to(bytes).freeze()
+    }
+
+    #[test]
+    fn the_buffer_of_a_large_reply_is_the_replys_alone() {
+        let mut input = Input::new(BytesMut::new(), MIN_READ_BYTES);
+        for _ in 0..3 {
+            let reply = read_reply(&mut input, MAX_SPARE_BYTES * 2);
+            assert!(input.is_oversized && input.spares.iter().all(|spare| spare.capacity() <= MIN_READ_BYTES));
+            input.make_room(0);
+            assert!(!input.is_oversized && input.room() == MIN_READ_BYTES);
+            assert!(reply.is_unique(), "only the reply holds it");
+        }
+    }
+
+    #[test]
+    fn the_last_bytes_of_a_large_reply_do_not_move_it() {
+        let mut input = Input::new(BytesMut::new(), MIN_READ_BYTES);
+        input.make_room(MAX_SPARE_BYTES * 2);
+        let place = input.buffer.as_ptr();
+        input.buffer.extend_from_slice(&vec![b'x'; MAX_SPARE_BYTES * 2 - 10]);
+        input.make_room(10);
+        assert_eq!((input.buffer.as_ptr(), input.room()), (place, 10));
+    }
+
+    #[test]
+    fn a_connection_at_rest_keeps_no_large_buffer() {
+        let mut input = Input::new(BytesMut::new(), MIN_READ_BYTES);
+        drop(read_reply(&mut input, MAX_SPARE_BYTES * 2));
+        input.rest();
+        assert!(!input.is_oversized && input.room() == 0 && input.spares.is_empty());
+        drop(read_reply(&mut input, 1000));
+        input.rest();
+        assert!(input.room() > 0, "a small one is kept");
     }
 }

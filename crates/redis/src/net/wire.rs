@@ -115,6 +115,11 @@ impl Wire {
         self.input.shrink();
     }
 
+    /// Gives back the memory that a connection out of use does not need.
+    pub(crate) fn rest(&mut self) {
+        self.input.rest();
+    }
+
     /// What is to be written, to append to.
     #[inline]
     pub(crate) fn out(&mut self) -> &mut Out {

@@ -19,9 +19,7 @@ use pilotlight_resp::{Protocol, Value, encode};
 
 mod server;
 
-#[cfg(test)]
-pub(crate) use server::ServerMode;
-pub(crate) use server::{Role, ServerInfo};
+pub(crate) use server::{Role, ServerInfo, ServerMode};
 
 use crate::config::{Credentials, ProtocolChoice};
 use crate::error::ServerError;
@@ -181,7 +179,7 @@ impl Handshake {
 
     /// Whether a server that closes the connection now deserves another try with [`Style::Bare`].
     pub(crate) fn may_be_bare(&self) -> bool {
-        self.plan.style == Style::Auto && self.server.protocol == Protocol::Resp2
+        matches!(self.plan.style, Style::Auto | Style::Resp2) && self.server.protocol == Protocol::Resp2
     }
 
     /// Who the server was told that the client is.

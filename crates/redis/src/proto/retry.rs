@@ -37,6 +37,8 @@ pub(crate) struct Attempt<'a> {
     pub repeat: Repeat,
     /// Who was asked.
     pub asked: Asked<'a>,
+    /// Whether the connection to it was just made to see who has its address.
+    pub has_just_looked: bool,
     /// What the asked node was taken for.
     pub role: Role,
     /// Whom else a read may ask.
@@ -326,6 +328,10 @@ fn server(policy: &RetryPolicy, attempt: &Attempt<'_>, error: &ServerError, rng:
             Next::Refresh { after, refresh: Refresh::Urgent }
         }
         Remedy::Refresh => Next::Resubmit { after },
+        // Nobody else has the address; in a cluster the topology may tell of another.
+        Remedy::Reconnect if attempt.has_just_looked && attempt.deployment == Deployment::Standalone => {
+            Next::Fail(Stop::Hopeless)
+        }
         Remedy::Reconnect => Next::Reconnect { after, refresh: attempt.urgent() },
     }
 }

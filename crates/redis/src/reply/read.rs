@@ -1,7 +1,7 @@
 //! The trait of what a reply can be read as, and how a reply that cannot is told.
 
 use bytes::Bytes;
-use pilotlight_resp::Value;
+use pilotlight_resp::{DecodeErrorKind, Value};
 
 use crate::error::{ReplyError, ServerError};
 
@@ -158,9 +158,23 @@ pub(crate) fn mismatch(expected: &'static str, value: &Value) -> ReplyError {
         Value::Map(_) => ("a map", None),
         Value::Push(_) => ("a push", None),
         Value::Attributed(_) => ("a value with attributes", None),
-        Value::TooDeep => ("a deeper one", None),
+        Value::Skipped(limit) => return skipped(*limit),
     };
     ReplyError { expected, found, server, detail: None }
+}
+
+/// The error for a reply that exceeds a limit of [`Config::reply_limits`](crate::Config::reply_limits).
+#[cold]
+pub(crate) fn skipped(limit: DecodeErrorKind) -> ReplyError {
+    let expected = match limit {
+        DecodeErrorKind::BulkTooLong(_) => "a reply within max_bulk_bytes",
+        DecodeErrorKind::LineTooLong => "a reply within max_line_bytes",
+        DecodeErrorKind::TooDeep => "a reply within max_depth",
+        DecodeErrorKind::TooManyElements(_) => "a reply within max_elements",
+        DecodeErrorKind::FrameTooLong => "a reply within max_frame_bytes",
+        _ => "a reply within reply_limits",
+    };
+    ReplyError { expected, found: "a larger one", server: None, detail: Some(limit.to_string().into()) }
 }
 
 /// The error for an array of another length than `expected` has.

@@ -114,7 +114,7 @@ impl<'de> Deserializer<'de> for Reply {
             Value::Array(_) | Value::Set(_) | Value::Push(_) => self.deserialize_seq(visitor),
             Value::Map(_) => self.deserialize_map(visitor),
             Value::Attributed(attributed) => Self(attributed.value).deserialize_any(visitor),
-            Value::Error(_) | Value::TooDeep => Err(mismatch("a value", &self.0).into()),
+            Value::Error(_) | Value::Skipped(_) => Err(mismatch("a value", &self.0).into()),
         }
     }
 

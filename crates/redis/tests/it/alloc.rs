@@ -226,3 +226,57 @@ fn a_hash_takes_from_the_heap_what_its_struct_owns() {
         }
     });
 }
+
+/// Size of a large reply.
+const LARGE: usize = 64 << 20;
+
+/// What a client may keep of it.
+const KEPT: usize = 8 << 20;
+
+fn in_use() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}
+
+#[test]
+fn nothing_of_a_large_reply_is_kept_when_it_was_dropped() {
+    alone("nothing_of_a_large_reply_is_kept_when_it_was_dropped", || {
+        let server = Server::start().unwrap();
+        current_thread().block_on(async {
+            let client = client(&server);
+            client.set("small", "s").await.unwrap();
+            client.setrange("large", LARGE as u64 - 1, "x").await.unwrap();
+            // One that is not shared, too.
+            let mut own = client.dedicated().await.unwrap();
+            own.ping().await.unwrap();
+            let before = in_use();
+            let check = |after: &str| {
+                let kept = in_use().saturating_sub(before);
+                assert!(kept < KEPT, "after {after}: {kept} bytes are kept");
+            };
+
+            assert_eq!(client.get("large").await.unwrap().unwrap().len(), LARGE);
+            client.get("small").await.unwrap();
+            check("one reply");
+
+            let mut pipeline = client.pipeline();
+            let large = [(); 4].map(|()| pipeline.get("large"));
+            let mut replies = pipeline.run().await.unwrap();
+            assert!(in_use() < before + 4 * LARGE + KEPT, "four replies take {} bytes", in_use() - before);
+            for queued in large {
+                assert_eq!(replies.take(queued).unwrap().unwrap().len(), LARGE);
+            }
+            drop(replies);
+            client.get("small").await.unwrap();
+            check("four replies");
+
+            assert_eq!(own.get("large").await.unwrap().unwrap().len(), LARGE);
+            drop(own);
+            check("the reply of a connection that is idle in the pool");
+
+            client.set("small", vec![b'x'; LARGE]).await.unwrap();
+            client.set("small", "s").await.unwrap();
+            check("a large command");
+        });
+    });
+}

@@ -279,3 +279,20 @@ async fn large_commands_do_not_starve_the_clock() {
     timeout(PATIENCE, tasks.join_all()).await.unwrap();
     calm(&client).await;
 }
+
+/// It is sent in parts, in its order.
+#[tokio::test]
+async fn a_pipeline_may_be_larger_than_the_byte_budget() {
+    let server = Server::start().unwrap();
+    let client = Client::new(Config { max_queued_bytes: 10_000, ..tcp(&server) }).unwrap();
+    let mut pipeline = client.pipeline();
+    let appended: Vec<_> = (0..100).map(|_| pipeline.append("a", "x".repeat(1000))).collect();
+    let large = pipeline.set("large", "x".repeat(1_000_000));
+    let last = pipeline.append("a", "x");
+    let mut replies = pipeline.run().await.unwrap();
+    for (at, length) in appended.into_iter().enumerate() {
+        assert_eq!(replies.take(length).unwrap(), 1000 * (at as i64 + 1));
+    }
+    replies.take(large).unwrap();
+    assert_eq!(replies.take(last).unwrap(), 100_001);
+}

@@ -289,3 +289,39 @@ async fn until_answered_by(bed: &Cluster, client: &Client, nodes: std::ops::Rang
         assert!(since.elapsed() < 3 * LIMIT, "{answered:?}: {}", client.stats());
     }
 }
+
+/// No topology tells that it is gone.
+#[tokio::test]
+async fn what_a_frozen_replica_does_not_answer_the_primary_is_asked() {
+    let start = || tokio::task::spawn_blocking(|| pilotlight_testkit::Server::start().unwrap());
+    let (primary, replica) = (start().await.unwrap(), start().await.unwrap());
+    replica.command(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).unwrap();
+    let servers = [&primary, &replica].map(|server| NodeAddress::tcp("127.0.0.1", server.port()));
+    let client = Client::new(Config {
+        servers: servers.to_vec(),
+        read_from: ReadFrom::PreferReplica,
+        probe: Probe { stall: Some(Duration::from_millis(300)), ..Probe::default() },
+        // Who waits for it waits longer than the test may take.
+        command_timeout: Some(10 * LIMIT),
+        ..Config::default()
+    })
+    .unwrap();
+    client.set("k", "v").await.unwrap();
+    let calls = || replica.info("cmdstat_get").unwrap_or_default();
+    let since = Instant::now();
+    while !calls().contains("calls=") || client.get("k").await.unwrap().is_none() {
+        assert!(since.elapsed() < LIMIT, "the replica is not asked: {}", calls());
+        client.get("k").await.unwrap();
+    }
+    replica.stop().unwrap();
+    let mut pipeline = client.pipeline();
+    let queued = [pipeline.get("k"), pipeline.get("k")];
+    let both = async { tokio::join!(client.get("k"), pipeline.run()) };
+    let (alone, replies) = tokio::time::timeout(2 * LIMIT, both).await.unwrap();
+    assert_eq!(alone.unwrap().unwrap(), "v");
+    let mut replies = replies.unwrap();
+    for queued in queued {
+        assert_eq!(replies.take(queued).unwrap().unwrap(), "v");
+    }
+    replica.cont().unwrap();
+}

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::BytesMut;
 
-use super::lexer::Kind;
+use super::token::Kind;
 use crate::spares::Spares;
 use crate::value::{Attributed, Value};
 
@@ -27,9 +27,6 @@ pub(super) enum Level {
     Attributed { attributes: Option<Vec<(Value, Value)>>, value: Option<Value> },
     /// A streamed string. Its chunks come as bulk values.
     Text { text: BytesMut },
-    /// The rest of a reply that is nested too deeply: so many values, each of which is thrown away. It is the only
-    /// level.
-    Skipped { owed: usize },
 }
 
 /// What an aggregate becomes.
@@ -81,10 +78,6 @@ impl Level {
                 }
                 false
             }
-            Level::Skipped { owed } => {
-                *owed -= 1;
-                *owed == 0
-            }
         }
     }
 
@@ -99,7 +92,7 @@ impl Level {
         match self {
             Level::Items { left, .. } => *left == STREAMED,
             Level::Pairs { left, key, .. } => *left == STREAMED && key.is_none(),
-            Level::Attributed { .. } | Level::Skipped { .. } => false,
+            Level::Attributed { .. } => false,
             Level::Text { .. } => true,
         }
     }
@@ -119,7 +112,6 @@ impl Level {
                 })
             }
             Level::Text { text } => Closed::Value(Value::Bulk(text.freeze())),
-            Level::Skipped { .. } => Closed::Value(Value::TooDeep),
         }
     }
 }
@@ -136,7 +128,6 @@ pub(super) fn owed(levels: &[Level], kind: Kind, count: usize) -> Option<usize> 
             Level::Items { left, .. } => (*left, false),
             Level::Pairs { kind, left, .. } => (*left, *kind == Kind::Attribute),
             Level::Attributed { .. } => (1, false),
-            Level::Skipped { owed } => (*owed, false),
         };
         owed = owed.checked_add(left)?.checked_sub(usize::from(!is_aside))?;
         is_aside = is_next_aside;

@@ -4,8 +4,12 @@
 //! Nothing is consumed before a token is complete. Repeated work is bounded: numbers have at most [`MAX_DIGITS`]
 //! digits, the search for the end of a longer line goes on where it stopped.
 
+use alloc::boxed::Box;
+
 use bytes::{Buf, Bytes, BytesMut};
 
+use super::token::{Kind, Token, is_scalar};
+use super::trouble::Trouble;
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::limits::Limits;
 use crate::value::Value;
@@ -16,47 +20,10 @@ const MAX_DIGITS: usize = 19;
 /// Bytes of the smallest element, `_\r\n`.
 const MIN_ELEMENT: u64 = 3;
 
-#[derive(Debug)]
-pub(super) enum Token {
-    Value(Value),
-    /// An aggregate of so many elements, keys and values counted alike; `None`: streamed.
-    Open(Kind, Option<usize>),
-    /// A streamed string.
-    OpenText,
-    /// The end of a streamed aggregate or string.
-    End,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Array,
-    Set,
-    Map,
-    Push,
-    Attribute,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BlobKind {
     Error,
     Verbatim,
-}
-
-impl From<Value> for Token {
-    fn from(value: Value) -> Self {
-        Token::Value(value)
-    }
-}
-
-/// Whether a whole value starts here: no aggregate, no streamed string, no end marker. A lone `$` may yet be a streamed
-/// string; as a scalar it is incomplete all the same.
-#[inline]
-pub(super) fn is_scalar(input: &[u8]) -> bool {
-    match input.first() {
-        Some(b'$') => input.get(1) != Some(&b'?'),
-        Some(b':' | b'+' | b'-' | b'_' | b'#' | b',' | b'(' | b'!' | b'=') => true,
-        _ => false,
-    }
 }
 
 /// Result of reading a part: `None` when more bytes are needed.
@@ -74,12 +41,13 @@ pub(super) struct Lexer {
     /// Bytes at the front of the input in which the end of a line was not found.
     searched: usize,
     wanted: usize,
-    failed: Option<DecodeError>,
+    /// `None`: all is well.
+    trouble: Option<Box<Trouble>>,
 }
 
 impl Lexer {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, used: 0, token_start: 0, elements: 0, searched: 0, wanted: 0, failed: None }
+        Self { limits, used: 0, token_start: 0, elements: 0, searched: 0, wanted: 0, trouble: None }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -90,17 +58,51 @@ impl Lexer {
         self.wanted
     }
 
-    /// The error that ended the stream.
-    #[inline]
-    pub(super) fn check(&self) -> Result<(), DecodeError> {
-        self.failed.map_or(Ok(()), Err)
-    }
-
     /// The next token starts a frame.
     #[inline]
     pub(super) fn start_frame(&mut self) {
         self.used = 0;
         self.elements = 0;
+    }
+
+    /// Bytes of the frame that were consumed.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Whether [`skip`](Self::skip) is to be asked instead of the tokens.
+    #[inline]
+    pub(super) fn is_troubled(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// Whether the rest of a reply is being read over.
+    #[inline]
+    pub(super) fn is_skipping(&self) -> bool {
+        matches!(self.trouble.as_deref(), Some(Trouble::Skip(_)))
+    }
+
+    /// The reply exceeds a limit. From the byte `offset` of its frame on it is read over: `owed` more values, `None` if
+    /// they cannot be counted.
+    pub(super) fn begin_skip(&mut self, exceeded: DecodeError, owed: Option<usize>, offset: usize) {
+        self.searched = 0;
+        self.trouble = Some(Trouble::skip(exceeded, owed, offset));
+    }
+
+    /// Reads over the rest of a reply, or says again why the stream has ended.
+    #[cold]
+    pub(super) fn skip(&mut self, input: &mut BytesMut) -> Read<Value> {
+        Trouble::run(&mut self.trouble, input)
+    }
+
+    /// A scalar failed. If it is a whole reply that exceeds a limit, it is read over.
+    #[cold]
+    fn failed<T: From<Value>>(&mut self, input: &mut BytesMut, error: DecodeError) -> Read<T> {
+        if self.used > 0 || !error.kind.is_limit() {
+            return Err(error);
+        }
+        self.begin_skip(error, Some(1), 0);
+        Ok(self.skip(input)?.map(T::from))
     }
 
     /// Fails at the first byte of the token that was read last.
@@ -109,16 +111,13 @@ impl Lexer {
         self.fail(0, kind)
     }
 
-    /// Counts elements of the frame.
-    pub(super) fn count(&mut self, elements: u64) -> Result<(), DecodeError> {
-        let left = self.limits.max_elements - self.elements;
-        match usize::try_from(elements) {
-            Ok(more) if more <= left => {
-                self.elements += more;
-                Ok(())
-            }
-            _ => Err(self.fail_token(DecodeErrorKind::TooManyElements(elements))),
+    /// Counts an element of a streamed aggregate.
+    pub(super) fn count_one(&mut self) -> Result<(), DecodeError> {
+        if self.elements == self.limits.max_elements {
+            return Err(self.fail_token(DecodeErrorKind::TooManyElements(1)));
         }
+        self.elements += 1;
+        Ok(())
     }
 
     /// Takes the next token, where any value may stand.
@@ -149,7 +148,10 @@ impl Lexer {
             Some(b'$') => self.bulk(input),
             Some(b':') => self.integer(input),
             Some(b'+') => self.simple(input),
-            _ => Ok(self.rare(input)?.map(T::from)),
+            _ => match self.rare(input) {
+                Ok(value) => Ok(value.map(T::from)),
+                Err(error) => self.failed(input, error),
+            },
         }
     }
 
@@ -193,9 +195,16 @@ impl Lexer {
         if input.get(1) == Some(&b'-') {
             return Ok(self.minus_one(input)?.map(T::from));
         }
-        let Some((len, header)) = self.length(input)? else { return Ok(None) };
-        let Some(data) = self.body(input, header, len)? else { return Ok(None) };
-        Ok(Some(T::from(Value::Bulk(data))))
+        let (len, header) = match self.length(input) {
+            Ok(Some(length)) => length,
+            Ok(None) => return Ok(None),
+            Err(error) => return self.failed(input, error),
+        };
+        match self.body(input, header, len) {
+            Ok(Some(data)) => Ok(Some(T::from(Value::Bulk(data)))),
+            Ok(None) => Ok(None),
+            Err(error) => self.failed(input, error),
+        }
     }
 
     /// `:`
@@ -218,7 +227,10 @@ impl Lexer {
             self.consume(input, OK.len())?;
             return Ok(Some(T::from(Value::Simple(Bytes::from_static(b"OK")))));
         }
-        Ok(self.other_simple(input)?.map(T::from))
+        match self.other_simple(input) {
+            Ok(value) => Ok(value.map(T::from)),
+            Err(error) => self.failed(input, error),
+        }
     }
 
     fn other_simple(&mut self, input: &mut BytesMut) -> Read<Value> {
@@ -321,14 +333,21 @@ impl Lexer {
             _ => {}
         }
         let Some((count, end)) = self.digits(input, 1, DecodeErrorKind::Length)? else { return Ok(None) };
-        self.consume(input, end)?;
         let elements = if matches!(kind, Kind::Map | Kind::Attribute) { count.saturating_mul(2) } else { count };
-        self.count(elements)?;
+        // Beyond a limit, the header stays in front of the input for whoever reads over the reply.
         let left = (self.limits.max_frame_bytes - self.used) as u64;
-        if elements.saturating_mul(MIN_ELEMENT) > left {
-            return Err(self.fail_token(DecodeErrorKind::FrameTooLong));
+        if end as u64 > left {
+            return Err(self.fail(0, DecodeErrorKind::FrameTooLong));
         }
-        // `count` compared it with a usize.
+        if elements > (self.limits.max_elements - self.elements) as u64 {
+            return Err(self.fail(0, DecodeErrorKind::TooManyElements(elements)));
+        }
+        if elements.saturating_mul(MIN_ELEMENT) > left - end as u64 {
+            return Err(self.fail(0, DecodeErrorKind::FrameTooLong));
+        }
+        self.consume(input, end)?;
+        self.elements += elements as usize;
+        // It was compared with a usize.
         Ok(Some(Token::Open(kind, Some(elements as usize))))
     }
 
@@ -451,11 +470,12 @@ impl Lexer {
         Ok(size)
     }
 
-    /// Remembers the error at `offset` of the input: nothing after it can be trusted.
+    /// Remembers the error at `offset` of the input: nothing after it can be trusted, unless it is a limit that a reply
+    /// exceeds.
     #[cold]
     fn fail(&mut self, offset: usize, kind: DecodeErrorKind) -> DecodeError {
         let error = DecodeError { offset: self.used + offset, kind };
-        self.failed = Some(error);
+        self.trouble = Some(Trouble::ended(error));
         error
     }
 }

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 
 use super::level::{self, Closed, Level, STREAMED};
-use super::lexer::{Kind, Lexer, Token, is_scalar};
+use super::lexer::Lexer;
+use super::token::{Kind, Token, is_scalar};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::limits::{Attributes, Limits};
 use crate::spares::Spares;
@@ -32,7 +33,9 @@ impl ValueDecoder {
 
     #[inline]
     pub(super) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
-        self.lexer.check()?;
+        if self.lexer.is_troubled() {
+            return self.skip(input);
+        }
         if self.stack.is_empty() {
             self.lexer.start_frame();
             if is_scalar(input) {
@@ -49,11 +52,18 @@ impl ValueDecoder {
 
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.stack.is_empty()
+        self.stack.is_empty() && !self.lexer.is_skipping()
     }
 
     /// Goes on within a frame.
     fn resume(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        match self.build(input) {
+            Err(error) => self.fail(error, input),
+            built => built,
+        }
+    }
+
+    fn build(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
         loop {
             let token = match self.stack.last_mut() {
                 Some(Level::Items { left, items, .. }) if *left != STREAMED => {
@@ -74,7 +84,7 @@ impl ValueDecoder {
             Token::Value(value) => self.place(Closed::Value(value)),
             Token::Open(kind, count) => {
                 if self.is_too_deep() {
-                    return self.skip(kind, count);
+                    return self.too_deep(kind, count);
                 }
                 let level = Level::new(kind, count, input.len(), self.spares.as_deref());
                 if count == Some(0) {
@@ -99,22 +109,45 @@ impl ValueDecoder {
 
     /// Whether no further level may be opened.
     fn is_too_deep(&self) -> bool {
-        self.stack.len() >= self.lexer.limits().max_depth || matches!(self.stack.last(), Some(Level::Skipped { .. }))
+        self.stack.len() >= self.lexer.limits().max_depth
     }
 
-    /// An aggregate of `count` elements is one level too deep. Its reply is skipped to the end: a count of the values
-    /// that are still owed finds it, and nothing of it is kept. Pushes are not skipped, nor is what has no count: there
-    /// the stream ends.
+    /// An aggregate of `count` elements, whose header was read, is one level too deep.
     #[cold]
-    fn skip(&mut self, kind: Kind, count: Option<usize>) -> Result<Option<Frame>, DecodeError> {
-        let owed = count.filter(|_| kind != Kind::Push).and_then(|count| level::owed(&self.stack, kind, count));
-        let Some(owed) = owed else { return Err(self.lexer.fail_token(DecodeErrorKind::TooDeep)) };
-        self.stack.clear();
-        if owed == 0 {
-            return Ok(Some(Frame::Reply(Value::TooDeep)));
+    fn too_deep(&mut self, kind: Kind, count: Option<usize>) -> Result<Option<Frame>, DecodeError> {
+        let offset = self.lexer.used();
+        let error = self.lexer.fail_token(DecodeErrorKind::TooDeep);
+        if kind != Kind::Push && !self.is_in_push() {
+            let owed = count.and_then(|count| level::owed(&self.stack, kind, count));
+            self.lexer.begin_skip(error, owed, offset);
         }
-        self.stack.push(Level::Skipped { owed });
-        Ok(None)
+        Err(error)
+    }
+
+    /// What is in front of the input is malformed, or exceeds a limit: then the reply that it is a part of is read
+    /// over.
+    #[cold]
+    fn fail(&mut self, error: DecodeError, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        let is_reply = || input.first() != Some(&b'>') && !self.is_in_push();
+        if error.kind.is_limit() && !self.lexer.is_skipping() && is_reply() {
+            let owed = if self.stack.is_empty() { Some(1) } else { level::owed(&self.stack, Kind::Array, 1) };
+            self.lexer.begin_skip(error, owed, self.lexer.used());
+        }
+        self.skip(input)
+    }
+
+    /// Whether what is being read is told to all, and answers nobody.
+    fn is_in_push(&self) -> bool {
+        self.stack.iter().any(|level| matches!(level, Level::Items { kind: Kind::Push, .. }))
+    }
+
+    /// Reads over the rest of a reply, or says again why the stream has ended.
+    #[cold]
+    fn skip(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, DecodeError> {
+        if self.lexer.is_skipping() {
+            self.stack.clear();
+        }
+        Ok(self.lexer.skip(input)?.map(Frame::Reply))
     }
 
     /// Gives what is complete to the innermost level, and with it ends the levels that it completes.
@@ -132,7 +165,7 @@ impl ValueDecoder {
             };
             let Some(level) = self.stack.last_mut() else { return Ok(Some(Frame::Reply(value))) };
             if level.is_streamed() {
-                self.lexer.count(1)?;
+                self.lexer.count_one()?;
             }
             if !level.add(value) {
                 return Ok(None);

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use pilotlight_resp::DecodeErrorKind::{
-    self, BulkTooLong, FrameTooLong, LineTooLong, TooDeep, TooManyElements, UnknownType,
+    self, BulkTooLong, FrameTooLong, LineEnd, LineTooLong, TooDeep, TooManyElements, UnknownType,
 };
 use pilotlight_resp::{Attributes, Decoder, Frame, Limits, Value};
 
@@ -14,6 +14,7 @@ fn allowed(limits: Limits, stream: &[u8]) {
     assert_eq!(end, End::Complete, "{}", stream.escape_ascii());
 }
 
+/// The stream ends; a reply that exceeds a limit is told of before.
 #[track_caller]
 fn refused(limits: Limits, stream: &[u8], offset: usize, kind: DecodeErrorKind) {
     match decode_every_way(stream, limits, Attributes::Keep).end {
@@ -22,12 +23,25 @@ fn refused(limits: Limits, stream: &[u8], offset: usize, kind: DecodeErrorKind) 
     }
 }
 
-/// A reply that is too deep costs itself, and not the one behind it.
+/// A reply that exceeds a limit costs itself, and not the one behind it.
+#[track_caller]
+fn over(limits: Limits, reply: &str, limit: DecodeErrorKind) {
+    let decoded = decode_every_way(format!("{reply}+next\r\n").as_bytes(), limits, Attributes::Keep);
+    let expected = [Frame::Reply(Value::Skipped(limit)), Frame::Reply(Value::Simple("next".into()))];
+    assert_eq!((decoded.frames.as_slice(), decoded.end), (&expected[..], End::Complete), "{reply:?}");
+}
+
+/// The end of the reply cannot be found: it is told of, and the stream ends.
+#[track_caller]
+fn endless(limits: Limits, stream: &[u8], offset: usize, kind: DecodeErrorKind) {
+    refused(limits, stream, offset, kind);
+    let frames = decode_every_way(stream, limits, Attributes::Keep).frames;
+    assert_eq!(frames, [Frame::Reply(Value::Skipped(kind))], "{}", stream.escape_ascii());
+}
+
 #[track_caller]
 fn skipped(limits: Limits, reply: &str) {
-    let decoded = decode_every_way(format!("{reply}+next\r\n").as_bytes(), limits, Attributes::Keep);
-    let expected = [Frame::Reply(Value::TooDeep), Frame::Reply(Value::Simple("next".into()))];
-    assert_eq!((decoded.frames.as_slice(), decoded.end), (&expected[..], End::Complete), "{reply:?}");
+    over(limits, reply, TooDeep);
 }
 
 #[test]
@@ -38,13 +52,28 @@ fn bulk_bytes() {
     allowed(limits, b"!5\r\nabcde\r\n");
     allowed(limits, b"=5\r\ntxt:a\r\n");
     allowed(limits, b"$?\r\n;2\r\nab\r\n;3\r\ncde\r\n;0\r\n");
-    refused(limits, b"$6\r\n", 0, BulkTooLong(6));
-    refused(limits, b"!6\r\n", 0, BulkTooLong(6));
-    refused(limits, b"=6\r\n", 0, BulkTooLong(6));
-    refused(limits, b"*1\r\n$6\r\n", 4, BulkTooLong(6));
-    refused(limits, b"$?\r\n;2\r\nab\r\n;4\r\n", 12, BulkTooLong(6));
-    refused(limits, b"$9999999999999999999\r\n", 0, BulkTooLong(9_999_999_999_999_999_999));
-    refused(limits, b"$?\r\n;1\r\na\r\n;9999999999999999999\r\n", 11, BulkTooLong(10_000_000_000_000_000_000));
+    for reply in [
+        "$6\r\nabcdef\r\n",
+        "$6\r\n\r\n\r\n\r\n\r\n",
+        "!6\r\nabcdef\r\n",
+        "=6\r\ntxt:ab\r\n",
+        "*1\r\n$6\r\nabcdef\r\n",
+        "*3\r\n:1\r\n*2\r\n$6\r\nabcdef\r\n*0\r\n%1\r\n$6\r\nabcdef\r\n*-1\r\n",
+        "%2\r\n+a\r\n$6\r\nabcdef\r\n|1\r\n+x\r\n+y\r\n+b\r\n_\r\n",
+        "|1\r\n+k\r\n$6\r\nabcdef\r\n*1\r\n:1\r\n",
+        "|1\r\n+k\r\n+v\r\n$6\r\nabcdef\r\n",
+    ] {
+        over(limits, reply, BulkTooLong(6));
+    }
+    endless(limits, b"$?\r\n;2\r\nab\r\n;4\r\n", 12, BulkTooLong(6));
+    endless(limits, b"*?\r\n$6\r\n", 4, BulkTooLong(6));
+    endless(limits, b"$9999999999999999999\r\n", 0, BulkTooLong(9_999_999_999_999_999_999));
+    endless(limits, b"$?\r\n;1\r\na\r\n;9999999999999999999\r\n", 11, BulkTooLong(10_000_000_000_000_000_000));
+    // A push answers nobody: its loss is not to go unnoticed.
+    refused(limits, b">1\r\n$6\r\n", 4, BulkTooLong(6));
+    refused(limits, b"*1\r\n>1\r\n$6\r\n", 8, BulkTooLong(6));
+    endless(limits, b"*2\r\n$6\r\nabcdef\r\n>1\r\n", 16, BulkTooLong(6));
+    endless(limits, b"*2\r\n$6\r\nabcdef\r\n*1\r\n>1\r\n", 20, BulkTooLong(6));
 }
 
 #[test]
@@ -53,8 +82,8 @@ fn line_bytes() {
     for kind in ["+", "-", ",", "("] {
         allowed(limits, format!("{kind}1234\r\n").as_bytes());
         allowed(limits, format!("{kind}12345\r\n").as_bytes());
-        refused(limits, format!("{kind}123456").as_bytes(), 0, LineTooLong);
-        refused(limits, format!("*1\r\n{kind}123456\r\n").as_bytes(), 4, LineTooLong);
+        over(limits, &format!("{kind}123456\r\n"), LineTooLong);
+        over(limits, &format!("*2\r\n{kind}1234567890\r\n{kind}123456\r\n"), LineTooLong);
     }
 }
 
@@ -91,14 +120,27 @@ fn depth() {
     skipped(limits, "|1\r\n:1\r\n:2\r\n:3\r\n");
 }
 
-/// The other limits hold for what is skipped, too.
+/// A reply that exceeds one limit is read over, also where it exceeds others, and read for mistakes.
 #[test]
-fn what_is_too_deep_is_bounded() {
+fn the_first_limit_that_a_reply_exceeds_is_told() {
     let limits = Limits { max_depth: 1, max_elements: 4, max_frame_bytes: 40, ..Limits::default() };
     skipped(limits, "*1\r\n*2\r\n:1\r\n:2\r\n");
-    refused(limits, b"*1\r\n*2\r\n*2\r\n", 8, TooManyElements(2));
-    refused(limits, b"*1\r\n*1\r\n+12345678901234567890123456789012", 8, FrameTooLong);
+    skipped(limits, "*1\r\n*2\r\n*2\r\n:1\r\n:2\r\n:3\r\n");
+    skipped(limits, "*1\r\n*1\r\n+12345678901234567890123456789012\r\n");
     refused(limits, b"*1\r\n*1\r\nx", 8, UnknownType(b'x'));
+    refused(limits, b"*1\r\n*1\r\n*1a\r\n", 8, TooDeep);
+    refused(limits, b"*1\r\n*1\r\n$1\r\nab\r\n", 14, LineEnd);
+}
+
+/// Of the rest of a reply, 4 GiB are read over, and no more.
+#[test]
+fn reading_over_a_reply_is_bounded() {
+    let limits = Limits { max_bulk_bytes: 5, ..Limits::default() };
+    let mut decoder = Decoder::new(limits);
+    let mut input = BytesMut::from(&b"$4294967280\r\n"[..]);
+    assert_eq!((decoder.decode(&mut input), decoder.is_idle(), decoder.wanted()), (Ok(None), false, 0));
+    endless(limits, b"$4294967296\r\n", 0, BulkTooLong(4_294_967_296));
+    endless(limits, b"*2\r\n$6\r\nabcdef\r\n$4294967286\r\n", 4, BulkTooLong(6));
 }
 
 /// Neither decoding nor dropping a value recurses deeper than the default allows.
@@ -117,15 +159,17 @@ fn elements() {
     allowed(limits, b"*2\r\n:1\r\n*2\r\n:2\r\n:3\r\n");
     allowed(limits, b"%2\r\n:1\r\n:2\r\n:3\r\n:4\r\n*4\r\n:1\r\n:2\r\n:3\r\n:4\r\n");
     allowed(limits, b"*?\r\n:1\r\n:2\r\n:3\r\n*0\r\n.\r\n");
-    refused(limits, b"*5\r\n", 0, TooManyElements(5));
-    refused(limits, b"~5\r\n", 0, TooManyElements(5));
+    let five = ":1\r\n:2\r\n$1\r\nx\r\n:4\r\n:5\r\n";
+    over(limits, &format!("*5\r\n{five}"), TooManyElements(5));
+    over(limits, &format!("~5\r\n{five}"), TooManyElements(5));
+    over(limits, &format!("%3\r\n{five}+6\r\n"), TooManyElements(6));
+    over(limits, &format!("|3\r\n{five}+6\r\n+OK\r\n"), TooManyElements(6));
+    over(limits, "*2\r\n:1\r\n*3\r\n:1\r\n:2\r\n:3\r\n", TooManyElements(3));
     refused(limits, b">5\r\n", 0, TooManyElements(5));
-    refused(limits, b"%3\r\n", 0, TooManyElements(6));
-    refused(limits, b"|3\r\n", 0, TooManyElements(6));
-    refused(limits, b"*2\r\n:1\r\n*3\r\n", 8, TooManyElements(3));
-    refused(limits, b"*?\r\n:1\r\n:2\r\n:3\r\n:4\r\n:5\r\n", 20, TooManyElements(1));
-    refused(limits, b"*9999999999999999999\r\n", 0, TooManyElements(9_999_999_999_999_999_999));
-    refused(limits, b"%9999999999999999999\r\n", 0, TooManyElements(u64::MAX));
+    endless(limits, b"*?\r\n:1\r\n:2\r\n:3\r\n:4\r\n:5\r\n", 20, TooManyElements(1));
+    // Nothing is sized by it.
+    refused(limits, b"*9999999999999999999\r\nx", 22, UnknownType(b'x'));
+    endless(limits, b"%9999999999999999999\r\n%9999999999999999999\r\n", 22, TooManyElements(u64::MAX));
 }
 
 #[test]
@@ -134,14 +178,15 @@ fn frame_bytes() {
     allowed(limits, b"$6\r\nabcdef\r\n+OK\r\n$6\r\nabcdef\r\n");
     allowed(limits, b"*2\r\n:1\r\n:2\r\n");
     allowed(limits, b"+123456789\r\n");
-    refused(limits, b"$7\r\n", 0, FrameTooLong);
-    refused(limits, b"+1234567890", 0, FrameTooLong);
-    refused(limits, b"*1\r\n$3\r\n", 4, FrameTooLong);
-    refused(limits, b"*2\r\n:1\r\n:12\r\n", 8, FrameTooLong);
-    refused(limits, b"*2\r\n:1\r\n+1234", 8, FrameTooLong);
-    refused(limits, b"*3\r\n", 0, FrameTooLong);
-    refused(limits, b"%2\r\n", 0, FrameTooLong);
-    refused(limits, b"*?\r\n:1\r\n_\r\n.\r\n", 11, FrameTooLong);
+    over(limits, "$7\r\nabcdefg\r\n", FrameTooLong);
+    over(limits, "+1234567890\r\n", FrameTooLong);
+    over(limits, "*1\r\n$3\r\nabc\r\n", FrameTooLong);
+    over(limits, "*2\r\n:1\r\n:12\r\n", FrameTooLong);
+    over(limits, "*2\r\n:1\r\n+1234\r\n", FrameTooLong);
+    over(limits, "*3\r\n:1\r\n:2\r\n:3\r\n", FrameTooLong);
+    over(limits, "%2\r\n:1\r\n:2\r\n:3\r\n:4\r\n", FrameTooLong);
+    endless(limits, b"*?\r\n:1\r\n_\r\n.\r\n", 11, FrameTooLong);
+    refused(limits, b">3\r\n", 0, FrameTooLong);
 }
 
 /// No arithmetic on what is announced wraps, whatever the limits are.

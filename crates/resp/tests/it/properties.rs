@@ -125,7 +125,7 @@ proptest! {
         prop_assert_eq!(decoded.end, End::Complete);
         prop_assert_eq!(decoded.frames.len(), alone.len() + 1);
         same(&decoded.frames[alone.len()..].to_vec(), &vec![Frame::Reply(Value::Simple("next".into()))], out.escape_ascii());
-        if decoded.frames[0] != Frame::Reply(Value::TooDeep) {
+        if !matches!(decoded.frames[0], Frame::Reply(Value::Skipped(_))) {
             same(&decoded.frames[..alone.len()].to_vec(), &alone, out.escape_ascii());
         }
     }

@@ -12,6 +12,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use tokio::time::sleep;
 use super::breaker::Breaker;
 use super::pending::{Pending, Unclaimed};
 use super::{CLAIM, LEASE, Lease, Lookup};
+use crate::json::is_user;
 
 /// Bytes of commands that may wait for one connection.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
@@ -64,6 +66,7 @@ return 0";
 #[derive(Debug)]
 pub(crate) struct RedisSettings {
     config: Config,
+    is_refusal_said: Arc<AtomicBool>,
 }
 
 impl RedisSettings {
@@ -79,7 +82,7 @@ impl RedisSettings {
             read_from: ReadFrom::Primary,
             ..config
         };
-        Ok(Self { config })
+        Ok(Self { config, is_refusal_said: Arc::default() })
     }
 }
 
@@ -90,6 +93,7 @@ pub(crate) struct Redis {
     breaker: Breaker,
     pending: Arc<Pending>,
     keep: Script,
+    is_refusal_said: Arc<AtomicBool>,
 }
 
 /// A write under way.
@@ -104,7 +108,8 @@ struct Claim {
 impl Redis {
     pub(super) fn new(settings: &RedisSettings, pending: Arc<Pending>) -> Result<Self, Error> {
         let client = Client::new(settings.config.clone())?;
-        Ok(Self { client, breaker: Breaker::default(), pending, keep: Script::new(KEEP) })
+        let is_refusal_said = Arc::clone(&settings.is_refusal_said);
+        Ok(Self { client, breaker: Breaker::default(), pending, keep: Script::new(KEEP), is_refusal_said })
     }
 
     pub(super) async fn look_up(&self, id: i64) -> Lookup {
@@ -113,7 +118,12 @@ impl Redis {
         }
         let key = Key::of(id);
         match self.tell(self.client.get(key.as_bytes()).await) {
-            Some(Some(found)) if found.first() == Some(&USER) => Lookup::Hit(found),
+            Some(Some(found)) if is_user(&found, id) => Lookup::Hit(found),
+            // A proxy that mixes up replies would hand out the data of others.
+            Some(Some(found)) if found.first() == Some(&USER) => {
+                self.failed(&"it has answered with what is not the record of the user that was asked for");
+                Lookup::Miss(None)
+            }
             // Another has the lease, or writes.
             Some(Some(_)) => Lookup::Miss(None),
             Some(None) => Lookup::Miss(self.lease(&key).await),
@@ -211,11 +221,19 @@ impl Redis {
                 Some(reply)
             }
             Err(error) => {
-                if self.breaker.failed(Instant::now()) {
-                    eprintln!("users: going on without Redis: {error}");
+                // It may answer everything else, so that the breaker stays closed.
+                if error.server().is_some() && !self.is_refusal_said.swap(true, Ordering::Relaxed) {
+                    eprintln!("users: Redis answers and refuses what the cache asks: {error}");
                 }
+                self.failed(&error);
                 None
             }
+        }
+    }
+
+    fn failed(&self, why: &dyn std::fmt::Display) {
+        if self.breaker.failed(Instant::now()) {
+            eprintln!("users: going on without Redis: {why}");
         }
     }
 }
@@ -347,6 +365,33 @@ mod tests {
             };
             redis.write(7, write).await;
             assert_eq!(value(server), None);
+        });
+    }
+
+    /// As of a proxy that repeats replies.
+    #[test]
+    fn another_users_record_is_no_hit() {
+        run(&async |server, redis| {
+            for (stored, is_hit) in [
+                (r#"{"id":7,"name":"a"}"#, true),
+                (r#"{"id":70,"name":"a"}"#, false),
+                (r#"{"id":8,"name":"a"}"#, false),
+                (r#"{"name":"a","id":7}"#, false),
+            ] {
+                server.command(&["SET", "user:7", stored]).unwrap();
+                let found = redis.look_up(7).await;
+                assert_eq!(matches!(found, Lookup::Hit(_)), is_hit, "{stored}: {found:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_refusal_is_said_once() {
+        run(&async |server, redis| {
+            server.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+            assert!(!redis.is_refusal_said.load(Ordering::Relaxed));
+            assert!(matches!(redis.look_up(7).await, Lookup::Miss(None)));
+            assert!(redis.is_refusal_said.load(Ordering::Relaxed));
         });
     }
 

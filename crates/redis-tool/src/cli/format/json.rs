@@ -1,12 +1,14 @@
 //! Replies as JSON: always valid, whatever the reply.
 
-use pilotlight_resp::Value;
+use pilotlight_resp::{DecodeErrorKind, Value};
 use pilotlight_resp::encode::double_text;
 
 use crate::words;
 
-/// What stands in the place of a reply that the client has skipped.
-pub(super) const TOO_DEEP: &str = "ERR the reply is nested deeper than this client reads";
+/// The error in the place of a reply that exceeds a limit of the client.
+pub(super) fn skipped(limit: DecodeErrorKind) -> Value {
+    Value::Error(format!("ERR the reply is larger than this client reads: {limit}").into())
+}
 
 /// How bytes become strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +81,7 @@ fn write(out: &mut String, value: &Value, strings: Strings) {
             out.push('}');
         }
         Value::Attributed(attributed) => write(out, &attributed.value, strings),
-        Value::TooDeep => write(out, &Value::Error(TOO_DEEP.into()), strings),
+        Value::Skipped(limit) => write(out, &skipped(*limit), strings),
     }
 }
 

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use super::config::{CacheConfig, CacheMode};
 use super::coverage::{Coverage, Start};
 use super::flights::Flights;
+use super::lifetime::Lifetime;
 use super::store::{self, Entry, Name, Store};
 use super::tally::Tally;
 use crate::client::handle::Client;
 use crate::command::{Arg, Command};
-use crate::commands::Commands;
+use crate::commands::{Commands, spec};
 use crate::credentials::BoxFuture;
 use crate::engine::attached::Attached;
 use crate::engine::flight::Flight;
@@ -19,7 +20,8 @@ use crate::engine::options::CallOptions;
 use crate::engine::request::Payload;
 use crate::engine::retry::{self, Failure};
 use crate::engine::submission::{Kind, Outcome, Submission};
-use crate::error::Error;
+use crate::error::table::{About, judge_own};
+use crate::error::{Error, ServerError};
 use crate::proto::slot::Slot;
 use crate::reply::Value;
 use crate::stats::CacheStats;
@@ -100,25 +102,29 @@ impl Cache {
         if waiter.is_joined {
             self.shared.add_one();
         }
-        let asked = flight.reply.get_or_init(|| self.fill(&command, &name, flight.start, Command::slot_of(key), since));
+        let asked = flight.reply.get_or_init(|| self.fill(&command, key, &name, flight.start, since));
         asked.await.clone()
     }
 
     async fn fill(
         &self,
         command: &Command<'_>,
+        key: &Arg<'_>,
         name: &Name,
         start: Start,
-        slot: Slot,
         since: Instant,
     ) -> Result<Value, Error> {
+        let slot = Command::slot_of(key);
         self.misses.add_one();
+        let asked = Instant::now();
         let core = self.client.core();
         let options = CallOptions::by(self.client.core().config());
         let failure = match core.lane_for(command) {
-            Ok(lane) => match self.ask(&lane, command, remaining(options.timeout, since)).await {
-                Ok(value) => {
-                    self.keep(name, &value, start, lane, slot);
+            Ok(lane) => match self.ask(&lane, command, key, remaining(options.timeout, since)).await {
+                Ok((value, lifetime)) => {
+                    if let Some(fresh_until) = fresh_until(asked, self.config.max_age, lifetime) {
+                        self.keep(name, &value, start, lane, slot, fresh_until);
+                    }
                     return Ok(value);
                 }
                 Err(failure) => failure,
@@ -130,51 +136,74 @@ impl Cache {
         retry::follow(core, &Payload::Command(command).usual(), options, failure, since).await
     }
 
-    /// Has `lane` run the command tracked.
-    async fn ask(&self, lane: &Arc<Lane>, command: &Command<'_>, timeout: Option<Duration>) -> Result<Value, Failure> {
+    /// Has `lane` run the command tracked, and tell how long the key lives. That is asked behind it: a key that is
+    /// written in between is told of.
+    async fn ask(
+        &self,
+        lane: &Arc<Lane>,
+        command: &Command<'_>,
+        key: &Arg<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<(Value, Lifetime), Failure> {
         let is_opt_in = self.config.mode == CacheMode::OptIn;
-        // Both replies: where CACHING is refused, nothing would tell when the key changes.
-        let submission = match is_opt_in {
-            true => Submission { replies: 2, skip: 0, kind: Kind::Many, timeout },
-            false => Submission { replies: 1, skip: 0, kind: Kind::One, timeout },
-        };
+        // All replies: where CACHING is refused, nothing would tell when the key changes.
+        let submission = Submission { replies: 2 + u32::from(is_opt_in), skip: 0, kind: Kind::Many, timeout };
+        let pttl = Command::new(&spec::PTTL).arg(key.clone());
         let submitted = lane.submit(submission, None, |out| {
             if is_opt_in {
                 out.page().extend_from_slice(CACHING);
             }
             command.encode(out);
+            pttl.encode(out);
         });
         let refused = |refused| Failure::Refused(Arc::clone(lane), Arc::new(refused));
         let (outcome, _) = Flight::new(Arc::clone(lane), submitted.map_err(refused)?).outcome().await;
-        let value = match outcome {
-            Outcome::One(value) => value,
-            Outcome::Many(mut values) => {
-                let reply = values.pop().unwrap_or(Value::Null);
-                match values.pop() {
-                    Some(Value::Error(refusal)) => Value::Error(refusal),
-                    _ => reply,
-                }
-            }
+        let mut values = match outcome {
+            Outcome::One(value) => vec![value],
+            Outcome::Many(values) => values,
             Outcome::Failed(failure) => return Err(Failure::Outcome(Arc::clone(lane), Outcome::Failed(failure))),
         };
+        let lifetime = values.pop().unwrap_or(Value::Null);
+        let reply = values.pop().unwrap_or(Value::Null);
+        let value = match (values.pop(), &lifetime) {
+            (Some(Value::Error(refusal)), _) => Value::Error(refusal),
+            (_, Value::Error(refusal)) if is_forbidden(refusal) => Value::Error(refusal.clone()),
+            _ => reply,
+        };
         match value {
-            Value::Error(_) | Value::TooDeep => Err(Failure::Outcome(Arc::clone(lane), Outcome::One(value))),
-            value => Ok(value),
+            Value::Error(_) | Value::Skipped(_) => Err(Failure::Outcome(Arc::clone(lane), Outcome::One(value))),
+            value => {
+                let lifetime = Lifetime::read(&lifetime, &value);
+                Ok((value, lifetime))
+            }
         }
     }
 
     /// Keeps a reply, if nothing has happened since it was asked for.
-    fn keep(&self, name: &Name, value: &Value, start: Start, lane: Arc<Lane>, slot: Slot) {
+    fn keep(&self, name: &Name, value: &Value, start: Start, lane: Arc<Lane>, slot: Slot, fresh_until: Instant) {
         // First the connection, then whether any was lost since before the request: if none was, it is the one that
         // read the key.
         let Some(connection) = lane.connection() else { return };
         if !self.coverage.is_unbroken(&start) {
             return;
         }
-        let fresh_until = Instant::now() + self.config.max_age;
         self.store
             .put(name, Entry { value: store::detached(value), mark: start.mark, lane, connection, slot, fresh_until });
     }
+}
+
+/// Until when a reply may be used that was asked for at `asked`. `None`: not at all.
+fn fresh_until(asked: Instant, max_age: Duration, lifetime: Lifetime) -> Option<Instant> {
+    match lifetime {
+        Lifetime::Endless => asked.checked_add(max_age),
+        Lifetime::Ends(after) => asked.checked_add(max_age.min(after)),
+        Lifetime::Unknown => None,
+    }
+}
+
+/// Whether the user may not ask how long a key lives: then its replies would outlive it.
+fn is_forbidden(refusal: &[u8]) -> bool {
+    judge_own(&ServerError::parse(refusal)).about == About::Permission
 }
 
 fn remaining(timeout: Option<Duration>, since: Instant) -> Option<Duration> {

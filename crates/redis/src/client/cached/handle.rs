@@ -33,9 +33,10 @@ use crate::stats::CacheStats;
 ///   the server and fails or waits as the client's would. A connection that is dead without a sign is found out by the
 ///   [`probe`](crate::config::Probe): until then, up to `idle_ping` and `stall` and a probe of 2 s together (9 s by
 ///   default), or as long as a command waits on it, what was read on it is still used.
-/// - A key's expiry is told when the server carries it out, which may be some time after it is due.
-/// - It needs RESP3 and the permission to run `CLIENT TRACKING` and `CLIENT CACHING`: without them its commands fail,
-///   none runs unnoticed without the cache.
+/// - No reply is used for longer than the key that it was read of has to live: that is asked with it (`PTTL`). The
+///   expiry of a field of a hash is told when the server carries it out, which may be some time after it is due.
+/// - It needs RESP3 and the permission to run `CLIENT TRACKING`, `CLIENT CACHING` and `PTTL`: without them its commands
+///   fail, none runs unnoticed without the cache.
 ///
 /// ```no_run
 /// # use pilotlight_redis::{CacheConfig, Client, Commands, Error};

@@ -126,7 +126,7 @@ pub(super) fn detached(value: &Value) -> Value {
         Value::Map(entries) => Value::Map(pairs(entries)),
         // What is said about a value is not kept.
         Value::Attributed(attributed) => detached(&attributed.value),
-        Value::TooDeep => Value::TooDeep,
+        Value::Skipped(limit) => Value::Skipped(*limit),
     }
 }
 
@@ -136,7 +136,7 @@ fn heap_bytes(value: &Value) -> usize {
     const BYTES_OVERHEAD: usize = 48;
     let all = |values: &[Value]| values.iter().map(|value| size_of::<Value>() + heap_bytes(value)).sum();
     match value {
-        Value::Null | Value::Integer(_) | Value::Boolean(_) | Value::Double(_) | Value::TooDeep => 0,
+        Value::Null | Value::Integer(_) | Value::Boolean(_) | Value::Double(_) | Value::Skipped(_) => 0,
         Value::BigNumber(bytes) | Value::Simple(bytes) | Value::Bulk(bytes) | Value::Error(bytes) => {
             BYTES_OVERHEAD + bytes.len()
         }

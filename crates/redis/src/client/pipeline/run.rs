@@ -14,27 +14,24 @@ use crate::engine::options::CallOptions;
 use crate::engine::request::{Payload, Request};
 use crate::engine::retry::{self, Line};
 use crate::engine::routing;
-use crate::error::{Error, Misuse, Ran, TimeoutReport, TimeoutStage};
+use crate::error::{Error, Ran, TimeoutReport, TimeoutStage};
 use crate::proto::split::Split;
 use crate::reply::Value;
 
 type Reply = Result<Value, Error>;
 
 impl Pipeline<'_> {
-    /// Sends all commands and awaits all replies. A command that failed says so in its own place.
+    /// Sends all commands and awaits all replies. A command that failed says so in its own place. A pipeline of more
+    /// than [`max_queued_bytes`](crate::Config::max_queued_bytes) is sent in parts of that size, each when the one
+    /// before was answered.
     ///
     /// # Errors
-    /// The pipeline cannot be run at all: it is larger than a lane's byte budget.
+    /// None: each command has its own.
     ///
     /// # Cancel safety
     /// Dropping the future before the commands were written means that they are never sent; later, that their replies
     /// are discarded.
     pub async fn run(self) -> Result<Replies, Error> {
-        let max_bytes = self.client.core().config().max_queued_bytes;
-        if self.encoded.len() > max_bytes {
-            let misuse = Misuse::TooLarge { limit: "max_queued_bytes", bytes: self.encoded.len(), max_bytes };
-            return Err(Error::new(misuse, Ran::NotSent, "pipeline"));
-        }
         let config = self.client.core().config();
         let observed = Observed::begin(config, || Subject {
             name: batch_name("PIPELINE", self.items.iter().map(Item::name)),
@@ -87,8 +84,14 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn first_of(core: &Core, items: &[Item<'a>]) -> Self {
         let mut splits = Vec::new();
+        let mut bytes_left = core.config().max_queued_bytes;
         let length = items.iter().enumerate().take_while(|(index, item)| match item {
-            Item::Encoded { .. } => true,
+            Item::Encoded { range, .. } => {
+                // A larger command goes alone.
+                let fits = range.len() <= bytes_left || *index == 0;
+                bytes_left = bytes_left.saturating_sub(range.len());
+                fits
+            }
             Item::Whole(command) => match routing::split(core, command) {
                 Some(split) => {
                     splits.push((*index, split));

@@ -362,3 +362,12 @@ proptest::proptest! {
         proptest::prop_assert_eq!(credentials(config.credentials.as_ref()), login(Some("alice"), &password));
     }
 }
+
+/// What a template makes of a user and a password that are not set.
+#[test]
+fn an_empty_user_with_an_empty_password_is_none() {
+    let of = |config: &Config| credentials(config.credentials.as_ref());
+    check("redis://:@example", "redis://example:6379", of, None);
+    check("redis://@example", "redis://example:6379", of, None);
+    check("redis://ada:@example", "redis://example:6379", of, login(Some("ada"), ""));
+}

@@ -19,6 +19,7 @@ use crate::error::{ErrorKind, TimeoutReport};
 use crate::net::connection::Connection;
 use crate::net::stream::InlineWriter;
 use crate::net::wire::Wire;
+use crate::proto::handshake::ServerMode;
 use crate::proto::topology::Role;
 use crate::reply::Spare;
 use crate::stats::Snapshot;
@@ -52,6 +53,10 @@ pub(crate) struct Lane {
 /// may be dead.
 const DRAIN: Duration = Duration::from_millis(250);
 
+/// A server that says that it is not the primary is looked for again after this time, and no sooner: the address may
+/// lead to another one by then. Meanwhile its answer is the commands' answer.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 pub(super) struct Shared {
     pub(super) state: State,
     pub(super) phase: Phase,
@@ -74,6 +79,10 @@ pub(super) struct Shared {
     /// The same, as text.
     pub(super) node: Arc<str>,
     pub(super) connected_at: Instant,
+    /// How the server says that it runs.
+    pub(super) mode: Option<ServerMode>,
+    /// When a connection was last given up because its server was not what it was.
+    pub(super) looked_at: Option<Instant>,
     pub(super) inline: Option<InlineWriter>,
 }
 
@@ -143,6 +152,8 @@ impl Lane {
             address,
             node,
             connected_at: now,
+            mode: None,
+            looked_at: None,
             inline: None,
         };
         Arc::new(Self {
@@ -174,6 +185,11 @@ impl Lane {
     /// The server connected to last; before that, the first that was configured.
     pub(crate) fn address(&self) -> NodeAddress {
         self.shared.lock().address.clone()
+    }
+
+    /// How the server connected to last says that it runs.
+    pub(crate) fn mode(&self) -> Option<ServerMode> {
+        self.shared.lock().mode
     }
 
     pub(crate) fn role(&self) -> Role {
@@ -236,6 +252,26 @@ impl Lane {
     #[inline]
     pub(crate) fn is_lively(&self) -> bool {
         self.is_up() && !self.is_suspect.load(Ordering::Relaxed)
+    }
+
+    /// Whether the node is a replica that is silent while a reply is due: its primary may be asked instead. It takes no
+    /// lock.
+    pub(crate) fn is_silent_replica(&self) -> bool {
+        self.settings.role == Role::Replica && self.is_suspect.load(Ordering::Relaxed)
+    }
+
+    /// Has those who wait for a replica decide whether they go on waiting.
+    pub(super) fn wake_readers(&self) {
+        if self.is_silent_replica() {
+            let mut wakers = Vec::new();
+            self.shared.lock().state.wakers_in_flight(&mut wakers);
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// When a command was submitted.
+    pub(crate) fn submitted_at(&self, ticket: &Ticket) -> Instant {
+        self.shared.lock().state.submitted_at(ticket)
     }
 
     /// Whether a reply is overdue and nothing was read for as long.
@@ -322,10 +358,23 @@ impl Lane {
     /// Makes a new connection, as the server is not what it was, once what is in flight was answered. A connection that
     /// was made after `asked` is not meant.
     pub(crate) fn reconnect(&self, reason: &str, asked: Instant) {
-        let shared = self.shared.lock();
-        if matches!(shared.phase, Phase::Up) && shared.connected_at <= asked {
-            self.condemn(shared, reason, Patience::Silence(None));
+        let mut shared = self.shared.lock();
+        match shared.phase {
+            Phase::Up if shared.connected_at <= asked => {
+                shared.looked_at = Some(Instant::now());
+                self.condemn(shared, reason, Patience::Silence(None));
+            }
+            Phase::Up => {}
+            // It was a connection of the pool, and the next attempt makes another.
+            _ => shared.looked_at = Some(Instant::now()),
         }
+    }
+
+    /// Whether a command submitted at `asked` met the server that a new connection has just led to
+    /// ([`reconnect`](Self::reconnect)): another one would lead to the same.
+    pub(crate) fn has_just_looked(&self, asked: Instant) -> bool {
+        let looked_at = self.shared.lock().looked_at;
+        looked_at.is_some_and(|at| asked.checked_duration_since(at).is_some_and(|since| since < LOOK_AGAIN))
     }
 
     /// The server to be connected to is at `address` now: gives up the connection to another one, or tries again

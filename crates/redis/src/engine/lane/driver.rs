@@ -120,6 +120,7 @@ async fn serve(lane: &Arc<Lane>, connection: Connection) -> Ended {
         let mut shared = lane.shared.lock();
         shared.state.counters.pushes += pushes.len() as u64;
         shared.state.counters.connects += 1;
+        shared.mode = server.mode;
         if shared.address != address {
             shared.node = address.to_string().into();
             shared.address = address.clone();

@@ -3,8 +3,8 @@
 //! From outside a slow command and a dead connection look alike, so silence alone never ends a connection:
 //!
 //! - Silence for [`stall`](crate::config::Probe::stall) makes the node suspect: the cluster's topology is asked for,
-//!   and reads avoid the node if they may. If the topology says that the node is gone, its lane is retired; else
-//!   everybody goes on waiting.
+//!   and reads avoid the node if they may: those that wait for a replica ask the primary. If the topology says that the
+//!   node is gone, its lane is retired; else everybody goes on waiting.
 //! - When the deadline of the oldest command has passed, or no caller has a command on the connection, the node is
 //!   asked for a sign of life on a connection of its own. It answers: this connection is half-open, and given up. It is
 //!   busy with a script: this connection may be well. It does not answer: the connection is kept while anybody waits
@@ -61,6 +61,7 @@ impl Silence {
             lane.is_suspect.store(true, Ordering::Relaxed);
             tracing::debug!(server.address = &*lane.node(), "no sign of life while a reply is due");
             lane.watch.stalled();
+            lane.wake_readers();
         }
         let is_soon = self.probe_after.is_some_and(|at| now < at);
         if self.probe.is_some() || is_soon || lane.shared.lock().state.oldest(now) == Oldest::Waits {

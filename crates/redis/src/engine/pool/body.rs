@@ -118,12 +118,13 @@ impl Pool {
         let _ = self.leased.subscribe().wait_for(|&count| count == 0).await;
     }
 
-    pub(super) fn put(self: &Arc<Self>, node_pool: &NodePool, link: Link, is_changed: bool) {
+    pub(super) fn put(self: &Arc<Self>, node_pool: &NodePool, mut link: Link, is_changed: bool) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let phase = self.phase.borrow();
         if *phase != Phase::Open {
             return;
         }
+        link.rest();
         node_pool.idle.lock().push(Idle { link, since: Instant::now(), is_changed });
         let mut reaper = self.reaper.lock();
         // It is begun again if the runtime of the one before was shut down.

@@ -193,7 +193,7 @@ impl Lease {
             }
             _ => false,
         };
-        if values.iter().any(is_bad) {
+        if values.iter().any(is_bad) && !self.lane.has_just_looked(Instant::now()) {
             self.is_spoilt = true;
             self.node_pool.idle.lock().clear();
         }

@@ -74,6 +74,11 @@ impl Link {
         Self { address, wire: Wire::new(connection), credentials, changes, can_reset }
     }
 
+    /// It is out of use for now.
+    pub(super) fn rest(&mut self) {
+        self.wire.rest();
+    }
+
     /// Whether its server can make it as good as new.
     pub(super) fn can_reset(&self) -> bool {
         self.can_reset

@@ -26,15 +26,15 @@ impl Hub {
     }
 
     pub(super) fn connected(self: &Arc<Self>, node: &NodeAddress) {
-        self.change(|state, _| {
-            state.problem = None;
-            state.subscriptions.connected(node);
-        });
+        self.change(|state, _| state.subscriptions.connected(node));
     }
 
     pub(super) fn disconnected(self: &Arc<Self>, node: &NodeAddress, reason: &ErrorKind) {
         tracing::debug!(%node, %reason, "a connection with subscriptions is lost");
-        self.change(|state, _| state.subscriptions.disconnected(node));
+        self.change(|state, _| {
+            state.problem = Some(reason.to_string().into());
+            state.subscriptions.disconnected(node);
+        });
         self.suspect();
     }
 
@@ -121,6 +121,9 @@ impl Hub {
         {
             let mut state = self.state.lock();
             for notice in notices.drain(..) {
+                if matches!(notice, Notice::Subscribed(_)) {
+                    state.problem = None;
+                }
                 let subscriptions = &mut state.subscriptions;
                 let mut message = None;
                 let taken = match notice {

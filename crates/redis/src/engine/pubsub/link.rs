@@ -14,7 +14,8 @@ use super::session::{Ended, Session};
 use crate::config::NodeAddress;
 use crate::net::renewal::Changes;
 
-/// A connection that has lasted for so long was a success: pauses begin anew.
+/// A connection that has lasted for less, and on which nothing was read or what is no message, counts as a failed
+/// attempt, as a lane's does.
 const STEADY: Duration = Duration::from_secs(1);
 
 /// Runs until the node is not needed; aborted when the client is closed.
@@ -29,13 +30,16 @@ pub(super) async fn run(hub: Arc<Hub>, node: NodeAddress, wake: Arc<Notify>, lea
                 let since = Instant::now();
                 hub.connected(&node);
                 let ended = Session::new(&hub, &node, &wake, dial.as_ref(), connection, changes).run().await;
-                failures = if since.elapsed() >= STEADY { 0 } else { failures + 1 };
+                failures += 1;
+                if since.elapsed() >= STEADY || ended.is_sane() {
+                    failures = 0;
+                }
                 match ended {
                     Ended::Unneeded => {
                         hub.closed(&node);
                         continue;
                     }
-                    Ended::Lost(reason) => hub.disconnected(&node, &reason),
+                    Ended::Lost { reason, .. } => hub.disconnected(&node, &reason),
                 }
             }
             Some(Err(error)) => {

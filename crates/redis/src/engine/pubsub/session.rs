@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use pilotlight_resp::{Frame, Protocol};
+use pilotlight_resp::{Frame, Protocol, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -19,6 +19,7 @@ use crate::error::ErrorKind;
 use crate::net::connection::Connection;
 use crate::net::renewal::{Changes, Renewal};
 use crate::net::wire::Wire;
+use crate::reply::skipped;
 
 /// Room for reading that is made before each read, in bytes. Small, since a message that somebody keeps holds all that
 /// was read with it.
@@ -36,9 +37,24 @@ const MAX_BATCH: usize = 256;
 /// Why a session ended.
 pub(super) enum Ended {
     /// The connection is lost.
-    Lost(ErrorKind),
+    Lost {
+        /// Why.
+        reason: ErrorKind,
+        /// Whether anything was read on it.
+        has_read: bool,
+    },
     /// Nothing is wanted from the node.
     Unneeded,
+}
+
+impl Ended {
+    /// Whether the connection was of use before its end: the next attempt is to come soon.
+    pub(super) fn is_sane(&self) -> bool {
+        match self {
+            Self::Lost { reason, has_read } => *has_read && !matches!(reason, ErrorKind::Protocol(_)),
+            Self::Unneeded => true,
+        }
+    }
 }
 
 pub(super) struct Session<'s> {
@@ -56,6 +72,7 @@ pub(super) struct Session<'s> {
     /// Who the server was told last that the client is.
     credentials: Option<Credentials>,
     renewal: Renewal,
+    has_read: bool,
     probe: Option<Pin<Box<dyn Future<Output = Sign> + Send + 's>>>,
 }
 
@@ -109,6 +126,7 @@ impl<'s> Session<'s> {
             changes,
             credentials,
             renewal: Renewal::default(),
+            has_read: false,
             probe: None,
         }
     }
@@ -117,13 +135,13 @@ impl<'s> Session<'s> {
     pub(super) async fn run(mut self) -> Ended {
         let mut result = self.decode();
         loop {
-            if let Err(kind) = result {
-                return Ended::Lost(kind);
+            if let Err(reason) = result {
+                return Ended::Lost { reason, has_read: self.has_read };
             }
             let due = match self.look() {
                 Ok(Some(due)) => due,
                 Ok(None) => return Ended::Unneeded,
-                Err(kind) => return Ended::Lost(kind),
+                Err(reason) => return Ended::Lost { reason, has_read: self.has_read },
             };
             let action = self.select(due).await;
             result = self.apply(action);
@@ -160,6 +178,7 @@ impl<'s> Session<'s> {
         match action {
             Action::Read => {
                 self.clock.last_read = Instant::now();
+                self.has_read = true;
                 self.decode()?;
             }
             Action::Wrote => {}
@@ -194,6 +213,9 @@ impl<'s> Session<'s> {
         if let (true, Frame::Reply(reply)) = (self.renewal.is_sent(), &frame) {
             self.credentials = self.renewal.answered(reply)?;
             return Ok(Some(Notice::Other));
+        }
+        if let Frame::Reply(Value::Skipped(limit)) = &frame {
+            return Err(ErrorKind::Protocol(skipped(*limit).to_string().into()));
         }
         let notice =
             Notice::read(frame).ok_or_else(|| ErrorKind::Protocol("a reply came that no subscription has".into()))?;

@@ -6,11 +6,12 @@ use tokio::runtime::Handle;
 
 use crate::config::Overload;
 use crate::engine::core::Core;
+use crate::engine::hint;
 use crate::engine::lane::{Lane, Refused};
 use crate::engine::request::Request;
-use crate::engine::submission::Outcome;
+use crate::engine::submission::{Outcome, SubmissionError};
 use crate::error::{Error, ErrorKind, Ran, ServerError};
-use crate::reply::{Value, mismatch};
+use crate::reply::{Value, skipped};
 
 /// What came of an attempt, if it is no plain reply.
 pub(crate) enum Failure {
@@ -22,6 +23,21 @@ pub(crate) enum Failure {
     Outcome(Arc<Lane>, Outcome),
     /// It was given up before a lane took it.
     GivenUp(Error),
+}
+
+impl Failure {
+    /// A read that waits no longer for a replica.
+    pub(crate) fn silent_replica(lane: Arc<Lane>) -> Self {
+        Self::Outcome(lane, silent_replica())
+    }
+}
+
+/// The outcome of reads that wait no longer for a replica.
+#[cold]
+pub(super) fn silent_replica() -> Outcome {
+    let kind = ErrorKind::Connection("the replica is silent".into());
+    let (ran, replies) = (Ran::MaybeExecuted, Vec::new());
+    Outcome::Failed(Box::new(SubmissionError { kind, ran, replies, sent_bytes: usize::MAX }))
 }
 
 pub(super) enum Judged {
@@ -43,11 +59,11 @@ pub(super) fn judge(core: &Core, request: &Request<'_, '_>, failure: Failure) ->
         Failure::GivenUp(error) => Judged::Final(error),
         Failure::Outcome(lane, Outcome::One(Value::Error(text))) => {
             let error = Error::answered(request.payload.spec(), ServerError::parse(&text)).at(lane.node());
-            Judged::Failed(Some(lane), error)
+            let hint = hint::of(core, &lane, &error);
+            Judged::Failed(Some(lane), error.hinted(hint))
         }
-        Failure::Outcome(lane, Outcome::One(value @ Value::TooDeep)) => {
-            let kind = ErrorKind::Reply(mismatch("a reply within max_depth", &value));
-            Judged::Final(error(kind, Ran::Executed, &lane))
+        Failure::Outcome(lane, Outcome::One(Value::Skipped(limit))) => {
+            Judged::Final(error(ErrorKind::Reply(skipped(limit)), Ran::Executed, &lane))
         }
         Failure::Outcome(_, Outcome::One(value)) => Judged::Reply(value),
         Failure::Outcome(lane, Outcome::Many(values)) => match request.payload.settle(values) {

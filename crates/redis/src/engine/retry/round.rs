@@ -56,7 +56,13 @@ pub(super) async fn landed(flights: &mut Flights, work: Work<'_, '_, '_>) -> Opt
     }
     let (at, outcome) = poll_fn(|cx| {
         let mut landed = flights.iter_mut().enumerate();
-        let landed = landed.find_map(|(at, (_, flight))| Some((at, flight.poll(cx.waker())?.0)));
+        let landed = landed.find_map(|(at, (group, flight))| match flight.poll(cx.waker()) {
+            Some((outcome, _)) => Some((at, outcome)),
+            None if group.lane.is_silent_replica() && work.may_ask_primary(group) => {
+                Some((at, judge::silent_replica()))
+            }
+            None => None,
+        });
         landed.map_or(Poll::Pending, Poll::Ready)
     })
     .await;
@@ -118,7 +124,7 @@ impl RetryLoop<'_, '_, '_, '_> {
 
     fn give(&mut self, it: Try, outcome: Outcome, lane: &Arc<Lane>, asked: Instant) {
         match outcome {
-            Outcome::One(value) if !matches!(value, Value::Error(_) | Value::TooDeep) => {
+            Outcome::One(value) if !matches!(value, Value::Error(_) | Value::Skipped(_)) => {
                 self.replies[it.index] = Some(Ok(value));
             }
             other => self.judge(it, Failure::Outcome(Arc::clone(lane), other), asked),
@@ -196,6 +202,15 @@ impl Work<'_, '_, '_> {
             }
             check.iter().for_each(|check| check.encode(out));
         })
+    }
+
+    /// Whether what was sent to a replica may be asked of its primary as well.
+    fn may_ask_primary(&self, group: &Group) -> bool {
+        let may = |member: &Member| {
+            let Request { payload, target, .. } = &self.requests[member.it.index];
+            matches!(target, Target::Usual) && self.core.may_leave_replica(payload.spec())
+        };
+        group.members.iter().all(may)
     }
 
     /// How a group's replies are gathered: those of one request as it wants them, of several in one list.

@@ -1,5 +1,6 @@
 //! What is to be done, what was tried, and what is tried next.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::engine::request::{Payload, Request};
 use crate::engine::route::Target;
 use crate::engine::sink::Sink;
 use crate::error::table::About;
-use crate::error::{Advice, Error, ErrorKind, Ran, TimeoutReport, TimeoutStage};
+use crate::error::{Advice, Error, ErrorKind, Ran, Reason, TimeoutReport, TimeoutStage};
 use crate::proto::redirect::Redirect;
 use crate::proto::retry::{self, Attempt, Deployment, Next, Readers, Refresh, Repeat};
 use crate::proto::topology::Role;
@@ -116,6 +117,8 @@ pub(super) struct RetryLoop<'r, 'p, 'a, 's> {
     pub(super) topology_version: u64,
     pub(super) replies: SmallVec<[Option<Result<Value, Error>>; 1]>,
     pub(super) again: Again,
+    /// Why the last attempt of a request failed that is made again, by the request's place.
+    pub(super) problems: BTreeMap<usize, Reason>,
 }
 
 impl Attempts {
@@ -145,6 +148,7 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
             topology_version: core.topology_version(),
             replies: requests.iter().map(|_| None).collect(),
             again: Again::default(),
+            problems: BTreeMap::new(),
         }
     }
 
@@ -176,6 +180,8 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
             Ran::NotSent if it.attempts.may_have_run => error.with_ran(Ran::MaybeExecuted),
             _ => error,
         };
+        let problem = self.problems.get(&it.index);
+        let error = error.of_whole(self.work.options.timeout, self.work.since.elapsed(), problem);
         self.replies[it.index] = Some(Err(error));
     }
 
@@ -185,7 +191,7 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
         if Handle::try_current().is_err() {
             return self.fail(&it, error);
         }
-        let next = self.next(&it.attempts, it.index, lane, &error);
+        let next = self.next(&it.attempts, it.index, lane, &error, asked);
         self.work.core.note(self.work.name(it.index), &error, &next);
         if let Next::Redirect { to, after } = next {
             return self.redirect(it, to, after, error);
@@ -231,6 +237,9 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
     }
 
     pub(super) fn postpone(&mut self, retry: Retry, pause: Duration, refresh: Refresh) {
+        if let Some(problem) = retry.error.as_problem() {
+            self.problems.insert(retry.it.index, problem);
+        }
         if self.again.refresh < Some(refresh) {
             self.again.refresh = Some(refresh);
             self.work.core.want_refresh(refresh);
@@ -252,7 +261,7 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
         !now.is_down() && (is_other || error.server().is_none())
     }
 
-    fn next(&self, attempts: &Attempts, index: usize, lane: Option<&Arc<Lane>>, error: &Error) -> Next {
+    fn next(&self, attempts: &Attempts, index: usize, lane: Option<&Arc<Lane>>, error: &Error, asked: Instant) -> Next {
         // A part of the reply has been written where it belongs.
         if self.sink.as_ref().is_some_and(|sink| sink.begun.is_some()) {
             return Next::Fail(retry::Stop::Hopeless);
@@ -268,11 +277,12 @@ impl<'r, 'p, 'a, 's> RetryLoop<'r, 'p, 'a, 's> {
             return Next::Fail(retry::Stop::Hopeless);
         }
         let Request { payload, target, .. } = &self.work.requests[index];
-        let asked = lane.map_or_else(|| NodeAddress::tcp("", 0), |lane| lane.address());
+        let address = lane.map_or_else(|| NodeAddress::tcp("", 0), |lane| lane.address());
         let attempt = Attempt {
             spec: payload.spec(),
             repeat: if self.work.options.is_retryable { Repeat::Allowed } else { Repeat::IfReadOnly },
-            asked: self.work.core.asked(&asked),
+            asked: self.work.core.asked(&address),
+            has_just_looked: lane.is_some_and(|lane| lane.has_just_looked(asked)),
             role: lane.map_or(Role::Primary, |lane| lane.role()),
             readers: match (&self.work.core.config().read_from, target) {
                 (ReadFrom::OnlyReplicas, Target::Usual) => Readers::Replicas,

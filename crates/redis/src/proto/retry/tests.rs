@@ -26,6 +26,7 @@ fn attempt(asked: &NodeAddress, flags: Flags) -> Attempt<'_> {
         spec: of(flags),
         repeat: Repeat::IfReadOnly,
         asked: Asked::plain(asked),
+        has_just_looked: false,
         role: Role::Primary,
         readers: Readers::All,
         deployment: Deployment::Cluster,
@@ -338,6 +339,10 @@ mod standalone {
     #[test]
     fn there_is_no_map_to_refresh() {
         check("READONLY x", &Next::Reconnect { after: Duration::ZERO, refresh: Refresh::No });
+        let asked = address();
+        let deployment = Deployment::Standalone;
+        let again = Attempt { deployment, has_just_looked: true, ..attempt(&asked, WRITE) };
+        assert_eq!(of_text("READONLY x", &again), Next::Fail(Stop::Hopeless), "nobody else is there");
         check("CLUSTERDOWN x", &WAIT);
         check("MASTERDOWN x", &WAIT);
         check("LOADING x", &WAIT);

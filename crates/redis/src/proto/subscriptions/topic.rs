@@ -26,6 +26,15 @@ impl Topic {
         Self { kind, name }
     }
 
+    /// Whether it is about events of keys, which a node tells of its own keys only.
+    pub(crate) fn is_of_keyspace(&self) -> bool {
+        match self.kind {
+            Kind::Channel => self.name.starts_with(b"__keyspace@") || self.name.starts_with(b"__keyevent@"),
+            Kind::Pattern => self.name.starts_with(b"__key"),
+            Kind::Sharded => false,
+        }
+    }
+
     /// The slot of a shard channel.
     pub(crate) fn slot(&self) -> Option<Slot> {
         (self.kind == Kind::Sharded).then(|| Slot::of(&self.name))

@@ -17,8 +17,8 @@ pub(super) fn slots(reply: &Value, asked: &Asked<'_>) -> Result<Topology, Topolo
         };
         let (first, last) = range(first, last)?;
         let primary = slots_node(primary, Role::Primary, asked)?;
-        let replicas = replicas.iter().map(|node| slots_node(node, Role::Replica, asked)).collect::<Result<_, _>>()?;
-        let shard = topology.shard(Some(primary), replicas)?;
+        let replicas = replicas.iter().filter_map(|node| slots_node(node, Role::Replica, asked).transpose());
+        let shard = topology.shard(primary, replicas.collect::<Result<_, _>>()?)?;
         topology.assign(first, last, shard)?;
     }
     topology.finish()
@@ -36,7 +36,8 @@ pub(super) fn shards(reply: &Value, asked: &Asked<'_>) -> Result<Topology, Topol
             field(entry, "nodes").ok_or_else(|| malformed("the nodes of a shard", entry))?,
             "the nodes of a shard",
         )?;
-        let nodes = nodes.iter().map(|node| shards_node(node, asked)).collect::<Result<Vec<_>, _>>()?;
+        let nodes =
+            nodes.iter().filter_map(|node| shards_node(node, asked).transpose()).collect::<Result<Vec<_>, _>>()?;
         let (primary, replicas) = split_primary(nodes);
         let shard = topology.shard(primary, replicas)?;
         let (pairs, []) = slots.as_chunks::<2>() else { return Err(malformed("the end of a range", &Value::Null)) };
@@ -48,7 +49,8 @@ pub(super) fn shards(reply: &Value, asked: &Asked<'_>) -> Result<Topology, Topol
     topology.finish()
 }
 
-fn slots_node(entry: &Value, role: Role, asked: &Asked<'_>) -> Result<Node, TopologyError> {
+/// `None`: the server knows no port of the node, which it has only heard of or forgotten.
+fn slots_node(entry: &Value, role: Role, asked: &Asked<'_>) -> Result<Option<Node>, TopologyError> {
     let [endpoint, port, rest @ ..] = array(entry, "a node")? else { return Err(malformed("a node", entry)) };
     // Before Redis 4 there was no id, before Redis 7 no metadata.
     let id = rest.first().and_then(text).unwrap_or_default();
@@ -58,24 +60,35 @@ fn slots_node(entry: &Value, role: Role, asked: &Asked<'_>) -> Result<Node, Topo
             Value::Null => None,
             other => Some(text(other).ok_or_else(|| malformed("the endpoint of a node", other))?),
         },
-        port: self::port(port)?,
+        port: match self::port(port)? {
+            0 => return Ok(None),
+            port => port,
+        },
         metadata,
     };
-    Ok(Node { id: id.into(), role, ..told.node(asked) })
+    Ok(Some(Node { id: id.into(), role, ..told.node(asked) }))
 }
 
-fn shards_node(entry: &Value, asked: &Asked<'_>) -> Result<(Node, i64), TopologyError> {
+/// A node and how much it has replicated. `None`: as of [`slots_node`].
+fn shards_node(entry: &Value, asked: &Asked<'_>) -> Result<Option<(Node, i64)>, TopologyError> {
     let port_name = match asked.security {
         Security::Plain => ["port", "tls-port"],
         Security::Tls => ["tls-port", "port"],
     };
     // A server without the port asked for was reached by a way that it does not know of; its other port is the best
     // guess.
-    let port = port_name
-        .into_iter()
-        .find_map(|name| field(entry, name))
-        .ok_or_else(|| malformed("the port of a node", entry))?;
-    let told = Told { endpoint: field(entry, "endpoint").and_then(text), port: self::port(port)?, metadata: entry };
+    let mut known = None;
+    for name in port_name {
+        if let Some(port) = field(entry, name).map(self::port).transpose()? {
+            known = known.filter(|&known| known > 0).or(Some(port));
+        }
+    }
+    let port = match known {
+        Some(0) => return Ok(None),
+        Some(port) => port,
+        None => return Err(malformed("the port of a node", entry)),
+    };
+    let told = Told { endpoint: field(entry, "endpoint").and_then(text), port, metadata: entry };
     let role = match field(entry, "role").and_then(text) {
         Some("master" | "primary") => Role::Primary,
         Some("replica" | "slave") => Role::Replica,
@@ -88,7 +101,7 @@ fn shards_node(entry: &Value, asked: &Asked<'_>) -> Result<(Node, i64), Topology
     };
     let id = field(entry, "id").and_then(text).unwrap_or_default();
     let offset = field(entry, "replication-offset").and_then(integer).unwrap_or(0);
-    Ok((Node { id: id.into(), role, health, ..told.node(asked) }, offset))
+    Ok(Some((Node { id: id.into(), role, health, ..told.node(asked) }, offset)))
 }
 
 /// The healthiest primary, then the one with the most data: during a failover the old one is still listed as such.

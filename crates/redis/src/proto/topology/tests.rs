@@ -649,3 +649,22 @@ proptest::proptest! {
         proptest::prop_assert!(diff(&one, &other).moved.is_empty());
     }
 }
+
+/// A node that is forgotten, or that the server has only heard of, has no address.
+#[test]
+fn a_node_without_a_port_is_none() {
+    let alone = range(0, 16383, [node("10.0.0.1", 7001, "a"), node("", 0, "gone"), node("10.0.0.2", 7002, "b")]);
+    let topology = slots(&array([alone])).unwrap();
+    let addresses: Vec<_> = topology.nodes().iter().map(|node| node.address.to_string()).collect();
+    assert_eq!(addresses, ["10.0.0.1:7001", "10.0.0.2:7002"]);
+    let served = range(0, 99, [node("10.0.0.1", 7001, "a")]);
+    let unserved = range(100, 16383, [node("", 0, "gone"), node("10.0.0.2", 7002, "b")]);
+    let topology = slots(&array([served, unserved])).unwrap();
+    assert_eq!((topology.primaries().count(), topology.nodes().len()), (1, 2));
+
+    let members = [member(0, "replica", "fail"), member(7001, "master", "online")];
+    let reply = array([shard(&[0, 16383], members.iter().map(|fields| map(fields)).collect(), map)]);
+    let topology = Topology::from_shards(&reply, &Asked::plain(&seed())).unwrap();
+    let addresses: Vec<_> = topology.nodes().iter().map(|node| node.address.to_string()).collect();
+    assert_eq!(addresses, ["10.0.0.1:7001"]);
+}

@@ -16,6 +16,13 @@ fn instead_of_a_reply(garbage: &[u8]) -> Scenario {
         .start(take("b").fails(Ran::MaybeExecuted, Kind::Protocol))
 }
 
+/// `a` is answered with a reply beyond a limit whose end is not to be found.
+fn instead_of_an_end(reply: &[u8]) -> Scenario {
+    Scenario::new(Script::new().takes("a").takes("b").send(reply).next_connection().after())
+        .start(take("a").fails(Ran::Executed, Kind::Other))
+        .start(take("b").fails(Ran::MaybeExecuted, Kind::Protocol))
+}
+
 /// An idle client is sent this, drops the connection, and goes on.
 fn while_idle(garbage: &[u8]) -> Scenario {
     Scenario::new(Script::new().answers("a").send(garbage).next_connection().answers("b").after())
@@ -35,13 +42,13 @@ scenarios! {
     an_http_answer: instead_of_a_reply(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     a_length_that_is_no_number: instead_of_a_reply(b"$x\r\n");
     a_negative_length: instead_of_a_reply(b"*-7\r\n");
-    a_length_beyond_the_limit: instead_of_a_reply(b"$99999999999\r\n");
+    a_length_beyond_all_limits: instead_of_an_end(b"$99999999999\r\n");
     a_bulk_that_is_longer_than_its_length: instead_of_a_reply(b"$2\r\nabc\r\n");
     a_line_without_its_line_feed: instead_of_a_reply(b"+OK\rOK\r\n");
     zeros: instead_of_a_reply(&[0; 64]);
-    nested_too_deep_and_then_garbage: instead_of_a_reply(&[b"*1\r\n".repeat(200), b"?".to_vec()].concat());
+    nested_too_deep_and_then_garbage: instead_of_an_end(&[b"*1\r\n".repeat(200), b"?".to_vec()].concat());
     a_push_that_is_nested_too_deep: instead_of_a_reply(&[&b">2\r\n+x\r\n"[..], &b"*1\r\n".repeat(200)].concat());
-    more_elements_than_the_limit: instead_of_a_reply(b"*999999999\r\n");
+    more_elements_than_the_limit_and_then_garbage: instead_of_an_end(b"*999999999\r\n+x\r\n?\r\n");
     an_end_of_nothing: instead_of_a_reply(b".\r\n");
     a_push_without_a_kind_in_an_array_that_never_ends: instead_of_a_reply(b"*2\r\n>1\r\n+x\r\n?\r\n");
 

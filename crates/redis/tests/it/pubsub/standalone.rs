@@ -278,3 +278,21 @@ fn a_subscription_outlives_its_runtime() {
     drop(subscription);
     runtime().block_on(client.close(LIMIT));
 }
+
+/// Pauses grow with failures only, and a connection that was lost soon after it was of use is none.
+#[tokio::test]
+async fn subscriptions_are_back_soon_after_many_quick_losses() {
+    let server = Server::start().unwrap();
+    let mut config = Config::from_url(&server.url()).unwrap();
+    // The second pause would end no sooner than the test.
+    config.reconnect.max = Duration::from_secs(1_000_000);
+    config.reconnect.factor = 1e9;
+    let client = Client::new(config).unwrap();
+    let mut subscription = client.subscribe("a").await.unwrap();
+    for _ in 0..10 {
+        server.client_kill_all().unwrap();
+        assert_eq!(gap(&mut subscription).await, GapReason::ConnectionLost);
+        assert_eq!(publish(&server, "a", "back"), 1);
+        assert_eq!(message(&mut subscription).await, ("a".into(), "back".into()));
+    }
+}

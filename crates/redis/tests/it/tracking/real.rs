@@ -198,3 +198,28 @@ async fn nobody_reads_what_was_replaced_before() {
         assert!(stats.hits > 0 && stats.invalidations > 0, "{stats:?}");
     }
 }
+
+/// The server finds out late that a key has expired, and says so even later.
+#[tokio::test]
+async fn a_hit_ends_with_the_time_to_live_of_its_key() {
+    let server = Server::builder().debug_commands().start().unwrap();
+    server.command(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).unwrap();
+    let writer = client(&server.url());
+    for config in [CacheConfig::default(), broadcast(&[])] {
+        let cached = client(&server.url()).cached(config).unwrap();
+        server.command(&["SET", "k", "v", "PX", "300"]).unwrap();
+        assert_eq!(value(&cached, "k").await, "v");
+        server.command(&["SET", "lasting", "v"]).unwrap();
+        barrier(&cached, "lasting").await;
+        assert_eq!(value(&cached, "lasting").await, "v");
+        let begin = std::time::Instant::now();
+        while value(&cached, "k").await != "nothing" {
+            assert!(begin.elapsed() < super::PATIENCE, "it is still served: {:?}", cached.stats());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let misses = cached.stats().misses;
+        assert_eq!(value(&cached, "lasting").await, "v");
+        assert_eq!(cached.stats().misses, misses);
+        writer.del("lasting").await.unwrap();
+    }
+}

@@ -13,13 +13,18 @@ const INVALIDATE_K: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
 const INVALIDATE_OTHERS: &str = ">2\r\n$10\r\ninvalidate\r\n*2\r\n$5\r\nother\r\n$3\r\none\r\n";
 const INVALIDATE_ALL: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
-/// `CLIENT CACHING YES` and `GET k`, in this order and with nothing between.
+/// `CLIENT CACHING YES`, `GET k` and `PTTL k`, in this order and with nothing between.
 fn asks(script: Script) -> Script {
-    script.expect(CACHING).send("+OK\r\n").expect(["GET", "k"])
+    script.expect(CACHING).send("+OK\r\n").expect(["GET", "k"]).expect(["PTTL", "k"])
 }
 
-fn reply(text: &str) -> String {
+fn plain(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// The replies to `GET` and to `PTTL`.
+fn reply(text: &str) -> String {
+    plain(text) + ":-1\r\n"
 }
 
 async fn play(script: Script) -> (ScriptedServer, pilotlight_redis::Cached) {
@@ -99,7 +104,7 @@ async fn an_invalidation_before_the_request_spoils_nothing() {
 
 #[tokio::test]
 async fn a_null_is_kept_as_well() {
-    let (server, cached) = play(asks(Script::new()).send("_\r\n")).await;
+    let (server, cached) = play(asks(Script::new()).send("_\r\n:-2\r\n")).await;
     assert_eq!(value(&cached, "k").await, "nothing");
     assert_eq!(value(&cached, "k").await, "nothing");
     assert_eq!(cached.stats().hits, 1);
@@ -108,7 +113,7 @@ async fn a_null_is_kept_as_well() {
 
 #[tokio::test]
 async fn an_error_is_not_kept() {
-    let script = asks(Script::new()).send("-WRONGTYPE no string\r\n");
+    let script = asks(Script::new()).send("-WRONGTYPE no string\r\n:-1\r\n");
     let (server, cached) = play(asks(script).send(reply("v"))).await;
     let error = get(&cached, "k").await.unwrap_err();
     assert_eq!(error.server().unwrap().code(), "WRONGTYPE");
@@ -120,7 +125,7 @@ async fn an_error_is_not_kept() {
 async fn a_connection_lost_in_mid_fill_is_followed_by_another_and_the_reply_not_kept() {
     let script = asks(Script::new()).send("$3\r\nol").close().next_connection();
     // Asked again the ordinary way; then, by the second call, to be kept.
-    let script = asks(script.expect(["GET", "k"]).send(reply("new"))).send(reply("kept"));
+    let script = asks(script.expect(["GET", "k"]).send(plain("new"))).send(reply("kept"));
     let (server, cached) = play(script).await;
     assert_eq!(value(&cached, "k").await, "new");
     assert_eq!(value(&cached, "k").await, "kept");
@@ -235,11 +240,46 @@ async fn what_is_forgotten_while_it_is_asked_for_is_not_kept() {
 
 #[tokio::test]
 async fn a_server_that_refuses_caching_is_an_error() {
-    let (server, cached) =
-        play(Script::new().expect(CACHING).send("-NOPERM no\r\n").expect(["GET", "k"]).send(reply("v"))).await;
+    let (server, cached) = play(
+        Script::new()
+            .expect(CACHING)
+            .send("-NOPERM no\r\n")
+            .expect(["GET", "k"])
+            .expect(["PTTL", "k"])
+            .send(reply("v")),
+    )
+    .await;
     let error = get(&cached, "k").await.unwrap_err();
     assert_eq!(error.server().unwrap().code(), "NOPERM");
     assert_eq!(cached.stats().entries, 0);
+    server.finish().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_how_long_a_key_lives_is_an_error() {
+    let (server, cached) = play(asks(Script::new()).send(plain("v") + "-NOPERM no PTTL\r\n")).await;
+    let error = get(&cached, "k").await.unwrap_err();
+    assert_eq!(error.server().unwrap().code(), "NOPERM");
+    assert_eq!(cached.stats().entries, 0);
+    server.finish().await.unwrap();
+}
+
+/// The server need not tell that a key has expired: it does so when it finds out.
+#[tokio::test]
+async fn a_reply_does_not_outlive_its_key() {
+    let of = |text: &str, left: i64| plain(text) + &format!(":{left}\r\n");
+    let script = asks(Script::new()).send(of("ends at once", 0));
+    let script = asks(script).send(of("gone", -2));
+    let script = asks(script).send(plain("elsewhere") + "-MOVED 1 127.0.0.1:1\r\n");
+    let script = asks(script).send(of("short", 1));
+    let (server, cached) = play(asks(script).send(of("long", 600_000))).await;
+    for text in ["ends at once", "gone", "elsewhere", "short"] {
+        assert_eq!(value(&cached, "k").await, text);
+    }
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    assert_eq!(value(&cached, "k").await, "long");
+    assert_eq!(value(&cached, "k").await, "long");
+    assert_eq!(cached.stats().hits, 1);
     server.finish().await.unwrap();
 }
 

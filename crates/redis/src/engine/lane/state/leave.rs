@@ -4,7 +4,7 @@
 //! the same however long the queue is.
 
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{COMMAND_OVERHEAD_BYTES, Content, Entry, State, Ticket};
 use crate::engine::submission::{Outcome, SubmissionError};
@@ -120,6 +120,16 @@ impl State {
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.earliest.is_some_and(|earliest| self.now >= earliest)
+    }
+
+    /// The wakers of those whose commands are in flight; they go on waiting.
+    pub(in crate::engine::lane) fn wakers_in_flight(&self, wake: &mut Vec<Waker>) {
+        wake.extend(self.in_flight.iter().filter_map(|entry| self.cells[entry.cell as usize].waker.clone()));
+    }
+
+    /// When a command was submitted.
+    pub(in crate::engine::lane) fn submitted_at(&self, ticket: &Ticket) -> Instant {
+        self.cells[ticket.0 as usize].since
     }
 
     /// Ends the waiting of those whose deadline has passed.
