@@ -56,6 +56,7 @@ pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
         reader.site(site);
     }
     let mut draft = reader.draft;
+    draft.settle();
     draft.merge_listeners();
     draft.sort_options();
     Ok(draft)

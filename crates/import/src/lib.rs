@@ -13,6 +13,7 @@
 mod caddy;
 mod directive;
 mod document;
+mod doors;
 mod gunicorn;
 mod json;
 mod model;

@@ -1,6 +1,7 @@
 //! What every kind of file is read into.
 
 use crate::document::{Section, Value};
+use crate::doors::{Door, Routed, Site, ToTls};
 
 /// Most bytes of a file.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -115,7 +116,10 @@ pub struct Draft {
     pub(crate) limits: Section,
     pub(crate) others: Vec<(&'static str, Section)>,
     pub(crate) services: Vec<(String, Section)>,
-    pub(crate) routes: Vec<Section>,
+    pub(crate) routes: Vec<Routed>,
+    /// Its parts that have listeners of their own.
+    pub(crate) sites: Vec<Site>,
+    pub(crate) to_tls: Vec<ToTls>,
     options: Vec<Noted>,
 }
 
@@ -128,6 +132,15 @@ impl Draft {
 
     pub(crate) fn note(&mut self, line: usize, option: impl Into<String>, became: Became) {
         self.options.push(Noted { line, option: option.into(), became });
+    }
+
+    /// Options in these lines that were mapped are missing in the result, for this reason.
+    pub(crate) fn not_mapped_after_all(&mut self, (first, last): (usize, usize), why: &str) {
+        for noted in self.options.iter_mut().filter(|noted| (first..=last).contains(&noted.line)) {
+            if matches!(noted.became, Became::Mapped(_)) {
+                noted.became = Became::NotMapped(why.to_owned());
+            }
+        }
     }
 
     /// Puts what was noted into the order of the file's lines, once each.
@@ -160,25 +173,16 @@ impl Draft {
         first_free.unwrap_or(name)
     }
 
-    /// A route, unless there is one for the same host, path and `exact`.
-    pub(crate) fn route(&mut self, route: Section) -> bool {
-        let place = |route: &Section| ["host", "path", "exact"].map(|key| route.get(key).cloned());
-        let is_new = self.routes.iter().all(|other| place(other) != place(&route));
-        if is_new {
-            self.routes.push(route);
-        }
-        is_new
-    }
-
-    /// An address, once.
-    pub(crate) fn listen(&mut self, address: String) {
+    /// Adds an address to listen on, once.
+    pub(crate) fn listen(&mut self, address: String) -> Door {
         let mut all = match self.top.get("listen") {
             Some(Value::List(all)) => all.clone(),
             _ => Vec::new(),
         };
         if !all.contains(&address) {
-            all.push(address);
+            all.push(address.clone());
         }
         self.top.set("listen", Value::List(all));
+        Door(address)
     }
 }

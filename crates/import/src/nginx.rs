@@ -26,6 +26,7 @@ pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
     if draft.routes.is_empty() && draft.options().is_empty() {
         return Err(ImportError { line: 1, message: "there is no directive of nginx here".to_owned() });
     }
+    draft.settle();
     draft.merge_listeners();
     draft.sort_options();
     Ok(draft)

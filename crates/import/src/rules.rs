@@ -7,7 +7,7 @@ use crate::document::{Section, Value};
 use crate::model::{Became, Draft};
 
 /// Everybody.
-const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
+pub(crate) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// What a note says of a route that was closed because its rule of access could not be mapped.
 pub(crate) const CLOSED: &str = "the route is closed to everybody (`deny`) until you write the rule";
 

@@ -234,7 +234,7 @@ fn finish(mut python: Python, mounts: Vec<(String, String)>, draft: &mut Draft) 
         };
         python.finish(path.trim_matches('/'), draft);
     }
-    for route in &mut draft.routes {
+    for route in draft.routes.iter_mut().map(|route| &mut route.section) {
         for (name, value) in &fields {
             let set = vec![(name.clone(), Value::Text(value.clone()))];
             let mut all = match route.get("response_fields") {

@@ -54,6 +54,14 @@ impl Reader {
         }
     }
 
+    /// Notes every line of directives that are left out.
+    pub(super) fn lost_block(&mut self, directives: &[Directive], why: &str) {
+        for one in directives {
+            self.note(one.line, &one.label(), Done::NotMapped(why.to_owned()));
+            self.lost_block(one.children(), why);
+        }
+    }
+
     /// Directives with the snippets that they import in their place.
     pub(super) fn expanded(&mut self, directives: &[Directive], depth: usize) -> Vec<Directive> {
         let mut all = Vec::new();

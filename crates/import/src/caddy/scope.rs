@@ -2,7 +2,7 @@
 //! rules. Caddy tries them in an order of its own, whatever the order of the file.
 
 use crate::directive::Directive;
-use crate::rules::{Place, Target};
+use crate::rules::{CLOSED, Place, Target};
 
 use super::level::{Done, Level, is_setting};
 use super::matcher::{self, Matcher, Named};
@@ -149,14 +149,9 @@ impl Reader {
     /// A directive whose matcher no route can have: what it would have forbidden stays forbidden where that can be.
     fn odd(&mut self, directive: &Directive, order: Option<u8>, why: &str, level: &mut Level) {
         let is_access = matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth");
-        if is_access {
-            level.rules.is_closed = true;
-        }
-        let more = match (is_access, order) {
-            (true, _) => format!("; {}", crate::rules::CLOSED),
-            (false, Some(2)) => ": what it forbids IS NOT FORBIDDEN by the result".to_owned(),
-            _ => String::new(),
-        };
+        let is_closed = is_access || order == Some(2);
+        level.rules.is_closed |= is_closed;
+        let more = if is_closed { format!("; {CLOSED}") } else { String::new() };
         self.note(directive.line, &directive.label(), Done::NotMapped(format!("{why}{more}")));
     }
 
@@ -208,8 +203,11 @@ impl Reader {
         let Some(php) = directives.iter().find(|one| one.name == "php_fastcgi") else { return };
         level.has_programs = true;
         if !directives.iter().any(|one| one.name == "file_server") {
-            let why = "the files beside the scripts ARE SENT by the result: there is no `file_server` for them here";
-            self.note(php.line, "php_fastcgi without file_server", Done::NotMapped(why.to_owned()));
+            level.rules.is_closed = true;
+            let why = format!(
+                "the gateway sends the files beside the scripts, and there is no `file_server` for them here; {CLOSED}"
+            );
+            self.note(php.line, "php_fastcgi without file_server", Done::NotMapped(why));
         }
     }
 

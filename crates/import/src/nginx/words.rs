@@ -92,6 +92,28 @@ pub(super) fn simple_location(text: &str) -> Option<(String, bool)> {
     route_path(&rest).map(|path| (path, false))
 }
 
+/// The patterns that `^/(a|b)$` stands for, if it has one group of them.
+pub(super) fn alternatives(text: &str) -> Vec<String> {
+    let group = text.split_once('(').and_then(|(head, rest)| Some((head, rest.split_once(')')?)));
+    let Some((head, (inner, tail))) = group.filter(|(_, (inner, _))| inner.contains('|')) else {
+        return vec![text.to_owned()];
+    };
+    let inner = inner.strip_prefix("?:").unwrap_or(inner);
+    let is_word = |word: &str| !word.is_empty() && !word.contains(['(', '[', '*', '+', '?', '|', '$', '^']);
+    match inner.split('|').all(is_word) {
+        true => inner.split('|').map(|word| format!("{head}{word}{tail}")).collect(),
+        false => vec![text.to_owned()],
+    }
+}
+
+/// The deepest folder that has all paths of a pattern.
+pub(super) fn folder_of(text: &str) -> String {
+    let Some(rest) = text.strip_prefix('^') else { return "/".to_owned() };
+    let end = rest.find(|c: char| "*+?()[]{}|$\\.".contains(c)).unwrap_or(rest.len());
+    let folder = rest[..end].rsplit_once('/').map_or("", |(folder, _)| folder);
+    route_path(folder).unwrap_or_else(|| "/".to_owned())
+}
+
 /// The endings of `\.(js|css)$`; none if it is another pattern.
 pub(super) fn endings(text: &str) -> Option<Vec<String>> {
     let rest =
@@ -113,16 +135,17 @@ pub(super) fn endings(text: &str) -> Option<Vec<String>> {
     endings.iter().all(is_good).then_some(endings)
 }
 
-/// Whether only this machine can connect to an address of `listen`.
-pub(super) fn is_loopback(address: &str) -> bool {
-    ["127.", "localhost", "[::1]", "unix:"].iter().any(|start| address.starts_with(start))
+/// Whether a status of `return` refuses a request.
+pub(super) fn is_error(status: &str) -> bool {
+    status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status))
 }
 
 /// The one thing that a block does: `return` or `deny all`.
 pub(super) fn forbids(directive: &Directive) -> bool {
     directive.children().iter().any(|child| match child.name.as_str() {
         "deny" => child.arg(0) == "all",
-        "return" => matches!(child.arg(0), "401" | "403" | "404" | "410" | "444"),
+        "return" => is_error(child.arg(0)),
+        "internal" => true,
         _ => false,
     })
 }

@@ -9,3 +9,5 @@ mod config;
 mod generated;
 #[cfg(test)]
 mod import;
+#[cfg(test)]
+mod import_corpus;
