@@ -57,6 +57,7 @@ mod hints;
 mod isolation;
 mod json;
 mod jwt;
+mod keys;
 mod lambda;
 mod listeners;
 mod load;
@@ -95,6 +96,7 @@ mod when;
 mod words;
 
 pub use diagnostic::{Code, Diagnostic, Severity, Span};
+pub(crate) use keys::signs_locally;
 pub use listeners::Ports;
 pub(crate) use listeners::listener_findings;
 pub(crate) use load::load_with;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use pilotlight_gateway::{Admin, Asked, Emptying, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
+use pilotlight_gateway::{
+    Admin, Asked, Emptying, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile, keep_private,
+};
 use pilotlight_printable::{printable, printable_lines};
 use pilotlight_supervisor::{Program, ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
 use serde_json::{Value, json};
@@ -219,6 +221,7 @@ impl Running {
         let workers = settings::workers(config);
         let whom = if settings::has_users(config) { For::OtherUsers } else { For::ThisUser };
         let runtime_dir = runtime_folder::make(whom)?;
+        keep_private([runtime_dir.clone(), file.to_owned()]);
         let is_heir = turn.is_some();
         let (supervisor, events) = supervise(source, workers, &program, &runtime_dir, &reports, is_heir)?;
         let services = settings::targets(config, supervisor.services());
@@ -226,7 +229,7 @@ impl Running {
         let tls = LiveTls::start(settings::tls(config), &tickets)?;
         // Their services may go on until the last request of the process before has ended.
         guardians.into_iter().for_each(|guardian| supervisor.control().guardians().add(guardian));
-        let options = settings::gateway(file, config, workers, services.clone(), listeners, Arc::clone(&tls.context));
+        let options = settings::gateway(file, config, workers, services.clone(), listeners, Arc::clone(&tls.context))?;
         let gateway = match Gateway::start(options, events) {
             Ok(gateway) => gateway,
             Err(e) => {

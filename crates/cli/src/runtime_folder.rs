@@ -50,9 +50,12 @@ pub(crate) fn make(whom: For) -> anyhow::Result<PathBuf> {
 /// temporary files.
 pub(crate) fn parents() -> Vec<PathBuf> {
     let of_root = Some(PathBuf::from(OF_ROOT)).filter(|_| rustix::process::geteuid().is_root());
-    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
+    // A relative one would be in whatever folder a command was run in, which may be served.
+    let is_good = |dir: &PathBuf| dir.is_absolute() && dir.is_dir();
+    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(is_good);
+    let temporary = Some(std::env::temp_dir()).filter(|dir| dir.is_absolute()).unwrap_or_else(|| "/tmp".into());
     let mut all: Vec<PathBuf> = Vec::new();
-    for dir in given().into_iter().chain(of_root).chain(user).chain([std::env::temp_dir()]) {
+    for dir in given().into_iter().chain(of_root).chain(user).chain([temporary]) {
         if !all.contains(&dir) {
             all.push(dir);
         }

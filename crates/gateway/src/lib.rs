@@ -132,7 +132,9 @@ pub use pilotlight_cache::{
 pub use pilotlight_cache_redis::{Config as RedisConfig, Options as RedisOptions, is_prefix as is_redis_prefix};
 pub use pilotlight_cgi::Protocol as CgiProtocol;
 pub use pilotlight_content_coding::{Coding, CompressOptions, MediaRange};
-pub use pilotlight_files::{CacheRule, FilesOptions, Listing, NotAPattern, ScriptOptions, ScriptPattern, is_file_path};
+pub use pilotlight_files::{
+    CacheRule, FilesOptions, Listing, NotAPattern, ScriptOptions, ScriptPattern, is_file_path, keep_private,
+};
 pub use pilotlight_json_fields::Pattern as JsonPattern;
 pub use pilotlight_jwt::{Algorithm as TokenAlgorithm, Expiry as TokenExpiry, KeySet, Rules as TokenRules};
 pub use pilotlight_lambda::{EventFormat, Function};

@@ -11,3 +11,5 @@ mod generated;
 mod import;
 #[cfg(test)]
 mod import_corpus;
+#[cfg(test)]
+mod private;
