@@ -15,6 +15,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use pilotlight_printable::bytes_without_mark;
+
 use crate::machine::Machine;
 
 /// Bytes of a file of the project that are looked at.
@@ -183,7 +185,7 @@ fn words(words: &[&str]) -> Vec<String> {
 fn text(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(MAX_READ).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Some(String::from_utf8_lossy(bytes_without_mark(&bytes)).into_owned())
 }
 
 /// How a program is reached, by its source; `None`: nothing in it says so.

@@ -4,6 +4,7 @@
 //! line.
 
 use bytes::Bytes;
+use pilotlight_printable::bytes_without_mark;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -76,6 +77,8 @@ pub(crate) enum Malformed {
 
 /// The message of a text, or the messages of a batch.
 pub(crate) fn parse(text: Bytes) -> Result<Vec<Message>, Malformed> {
+    // Programs of .NET and PowerShell write a byte order mark before their first line.
+    let text = text.slice_ref(bytes_without_mark(&text));
     match text.trim_ascii_start().first() {
         Some(b'{') => Ok(vec![one(text)?]),
         Some(b'[') => batch(&text),
@@ -301,6 +304,7 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":1,"method":"a/b"}"#, request(json!(1)));
         check(r#"{"method":"a/b","params":[1],"id":"x","jsonrpc":"2.0"}"#, request(json!("x")));
         check(r#"{"jsonrpc":"2.0","method":"n"}"#, Ok(Kind::Notification { method: "n".to_owned() }));
+        check("\u{feff}{\"jsonrpc\":\"2.0\",\"method\":\"n\"}", Ok(Kind::Notification { method: "n".to_owned() }));
         check(r#"{"jsonrpc":"2.0","id":2,"result":null}"#, Ok(Kind::Response { id: json!(2) }));
         check(r#"{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":""}}"#, Ok(Kind::Response { id: json!(2) }));
         for text in [
