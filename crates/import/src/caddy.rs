@@ -10,17 +10,23 @@ mod reader;
 mod scope;
 mod site;
 mod syntax;
+mod variables;
 mod words;
 
 use crate::directive::Directive;
 use crate::model::{Draft, ImportError};
+use crate::origin::{self, Origin};
 
 use level::Done;
 use reader::{ONE_FILE, Reader};
 
-pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
-    let directives = syntax::parse(text)?;
+pub(crate) fn read(text: &str, origin: Origin<'_>) -> Result<Draft, ImportError> {
+    let (text, unset) = variables::filled(text, origin);
+    let directives = syntax::parse(&text)?;
     let mut reader = Reader::default();
+    for (line, name) in unset {
+        reader.note(line, &format!("{{${name}}}"), Done::NotMapped(origin::unset(&name)));
+    }
     let mut sites = Vec::new();
     for (index, directive) in directives.iter().enumerate() {
         let snippet = directive.name.strip_prefix('(').and_then(|name| name.strip_suffix(')'));

@@ -18,6 +18,7 @@ mod gunicorn;
 mod json;
 mod model;
 mod nginx;
+mod origin;
 mod procfile;
 mod program;
 mod python;
@@ -29,4 +30,5 @@ mod uwsgi;
 mod written;
 
 pub use model::{Became, Draft, ImportError, Kind, MAX_BYTES, MAX_LINES, Noted};
-pub use read::import;
+pub use origin::{Origin, Variable};
+pub use read::{import, import_from};

@@ -5,12 +5,10 @@ use crate::json::{self, Json, Kind};
 use crate::model::{Became, Draft, ImportError};
 use crate::procfile::words_or_shell;
 use crate::python::Python;
-use crate::rules::{MAX_SERVERS, MAX_WEIGHT, Servers};
+use crate::rules::{BEYOND, MAX_SERVERS, MAX_WEIGHT, Servers};
 use crate::settings::{address, seconds, short};
 
 const OWN: &str = "the gateway and its supervisor do this themselves";
-/// A path with letters behind it that is no path of a route.
-const BEYOND: &str = "a route's path ends with a segment: longer names beside it ARE NOT RESTRICTED by the result";
 /// Steps of routes that lead to further routes.
 const MAX_STEPS: usize = 1000;
 

@@ -2,9 +2,14 @@
 
 use crate::document::{Section, Value};
 use crate::model::{Became, Draft};
+use crate::origin::Origin;
 use crate::python::Python;
-use crate::settings::{Given, To, address, apply};
+use crate::settings::{Given, To, address, apply, short};
 
+/// Longest value of an option that another one names.
+const MAX_VALUE: usize = 4096;
+/// Longest value with others in it.
+const MAX_FILLED: usize = 64 * 1024;
 const OWN: &str = "the gateway and its supervisor do this themselves";
 const PIPE: &str = "the gateway speaks HTTP itself, and the pipe to the service";
 const LOGS: &str = "`pilotlight logs` has what a service prints; `access_log` is off unless asked for";
@@ -64,7 +69,7 @@ const OPTIONS: &[(&[&str], To)] = &[
     (&["paste", "ini-paste", "pecan"], To::Missing("name the application: MODULE:APP")),
 ];
 
-pub(crate) fn read(text: &str) -> Draft {
+pub(crate) fn read(text: &str, origin: Origin<'_>) -> Draft {
     let mut draft = Draft::default();
     let mut python = Python::default();
     let mut mounts: Vec<(String, String)> = Vec::new();
@@ -85,7 +90,15 @@ pub(crate) fn read(text: &str) -> Draft {
             draft.note(line, name, Became::NotMapped(format!("it is in the section [{section}], not in [uwsgi]")));
             continue;
         }
-        let value = filled(value, &variables);
+        let is_pattern = ["log-format", "logformat"].contains(&name);
+        let value = match filled(value, &variables, origin) {
+            Ok(value) => value,
+            Err(_) if is_pattern => value.to_owned(),
+            Err(why) => {
+                draft.note(line, format!("{name} = {}", short(value)), Became::NotMapped(why));
+                continue;
+            }
+        };
         if ["set-placeholder", "set-ph", "set", "var"].contains(&name) {
             variables.extend(value.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
             draft.note(line, name, Became::Mapped("where it is used".to_owned()));
@@ -98,21 +111,67 @@ pub(crate) fn read(text: &str) -> Draft {
     draft
 }
 
-/// With `%(name)` in place of what an option above says.
-fn filled(value: &str, variables: &[(String, String)]) -> String {
+/// With `%(name)` in place of what an option above says, `$(NAME)` of a variable, and `%d` and the like of the file's
+/// path; or what is not known.
+fn filled(value: &str, variables: &[(String, String)], origin: Origin<'_>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = value;
-    while let Some((before, after)) = rest.split_once("%(") {
+    while let Some(start) = rest.find(['%', '$']) {
+        let (before, after) = rest.split_at(start);
         filled.push_str(before);
-        let Some((name, after)) = after.split_once(')') else { break };
-        let known = variables.iter().rev().find(|(other, _)| other == name).map_or("", |(_, value)| value.as_str());
-        filled.extend(known.chars().take(4096));
-        rest = after;
-        if filled.len() > 64 * 1024 {
-            break;
+        let named = after.get(1..).and_then(|after| after.strip_prefix('(')).and_then(|name| name.split_once(')'));
+        rest = match (after.starts_with('%'), named) {
+            (true, Some((name, behind))) => {
+                let known = variables.iter().rev().find(|(other, _)| other == name);
+                let (_, known) = known.ok_or_else(|| format!("no option above it says what %({name}) is"))?;
+                filled.extend(known.chars().take(MAX_VALUE));
+                behind
+            }
+            (false, Some((name, behind))) => {
+                let value = origin.value(name).ok_or_else(|| {
+                    format!("the variable {name} has no value here, or is a secret: a service has `env`, and `secrets`")
+                })?;
+                filled.push_str(&value);
+                behind
+            }
+            (true, None) => {
+                let mut letters = after[1..].chars();
+                match letters.next() {
+                    Some(letter) if letter.is_ascii_alphabetic() => {
+                        let of_path = magic(letter, origin);
+                        filled.push_str(&of_path.ok_or_else(|| format!("it is not known here what %{letter} is"))?);
+                    }
+                    Some('%') => filled.push('%'),
+                    Some(other) => filled.extend(['%', other]),
+                    None => filled.push('%'),
+                }
+                letters.as_str()
+            }
+            (false, None) => {
+                filled.push('$');
+                &after[1..]
+            }
+        };
+        if filled.len() > MAX_FILLED {
+            return Err("it is too long".to_owned());
         }
     }
-    filled + rest
+    Ok(filled + rest)
+}
+
+/// What a letter behind `%` says of the file's path.
+fn magic(letter: char, origin: Origin<'_>) -> Option<String> {
+    let file = origin.file?;
+    let name = file.file_name()?.to_str()?;
+    Some(match letter {
+        'p' => file.to_str()?.to_owned(),
+        's' => name.to_owned(),
+        'd' => format!("{}/", origin.folder()?.to_str()?.trim_end_matches('/')),
+        'c' => origin.folder()?.file_name()?.to_str()?.to_owned(),
+        'e' => file.extension()?.to_str()?.to_owned(),
+        'n' => file.file_stem()?.to_str()?.to_owned(),
+        _ => return None,
+    })
 }
 
 fn one(given: Given<'_>, python: &mut Python, mounts: &mut Vec<(String, String)>, draft: &mut Draft) {

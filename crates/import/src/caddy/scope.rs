@@ -2,7 +2,7 @@
 //! rules. Caddy tries them in an order of its own, whatever the order of the file.
 
 use crate::directive::Directive;
-use crate::rules::{CLOSED, Place, Target};
+use crate::rules::{BEYOND, CLOSED, Place, Target};
 
 use super::level::{Done, Level, is_setting};
 use super::matcher::{self, Matcher, Named};
@@ -16,6 +16,16 @@ struct Item<'a> {
     /// None: everywhere.
     places: Option<Vec<Place>>,
     args: Vec<String>,
+    /// It refuses clients, and handles no request.
+    refuses: Option<Refused>,
+}
+
+/// Clients that a directive refuses.
+enum Refused {
+    Networks(Vec<String>),
+    AllBut(Vec<String>),
+    /// Everybody, as a matcher that no route can have refuses some.
+    Everybody,
 }
 
 impl Item<'_> {
@@ -80,8 +90,11 @@ impl Reader {
         let mut named = Named::new();
         for definition in directives.iter().filter(|one| one.name.starts_with('@')) {
             let matcher = matcher::named(definition);
-            self.note(definition.line, &definition.name, Done::Mapped("where it is named".to_owned()));
-            named.insert(definition.name[1..].to_owned(), matcher);
+            for one in std::iter::once(definition).chain(definition.children()) {
+                self.note(one.line, &one.name, Done::Mapped("where it is named".to_owned()));
+            }
+            let mut words = definition.children().iter().flat_map(|one| &one.args).chain(&definition.args);
+            named.insert(definition.name[1..].to_owned(), (matcher, words.any(|word| matcher::is_loose(word))));
         }
         let mut items = Vec::new();
         for directive in directives.iter().filter(|one| !one.name.starts_with('@')) {
@@ -113,24 +126,33 @@ impl Reader {
             self.note(directive.line, &directive.name, other(&directive.name));
             return None;
         }
+        let is_access = matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth");
+        if (is_access || order == Some(2)) && matcher::is_beyond(directive, named) {
+            self.note(directive.line, &format!("{} …", directive.label()), Done::NotMapped(BEYOND.to_owned()));
+        }
+        let mut refuses = None;
         let (hosts, places) = match matcher {
             Matcher::Places(places) => (None, places),
             Matcher::Hosts(names) => (Some(names), None),
-            Matcher::Clients { networks, are_others } if order == Some(2) => {
-                let (list, key) = match are_others {
-                    true => (&mut level.rules.allowed, "allow.networks"),
-                    false => (&mut level.rules.denied, "deny.networks"),
-                };
-                list.extend(networks);
+            Matcher::Clients { networks, are_others, places } if order == Some(2) => {
+                let key = if are_others { "allow.networks" } else { "deny.networks" };
                 self.note(directive.line, &directive.name, Done::Mapped(key.to_owned()));
-                return None;
+                refuses = Some(if are_others { Refused::AllBut(networks) } else { Refused::Networks(networks) });
+                (None, places)
             }
-            Matcher::Odd(why) => {
-                self.odd(directive, order, &why, level);
-                return None;
+            Matcher::Odd { why, places: Some(places) } => {
+                if !self.odd(directive, order, &why) {
+                    return None;
+                }
+                refuses = Some(Refused::Everybody);
+                (None, Some(places))
             }
-            _ => {
-                self.odd(directive, order, "a route goes by its host and path", level);
+            odd => {
+                let why = match odd {
+                    Matcher::Odd { why, .. } => why,
+                    _ => "a route goes by its host and path".to_owned(),
+                };
+                level.rules.is_closed |= self.odd(directive, order, &why);
                 return None;
             }
         };
@@ -143,16 +165,16 @@ impl Reader {
             };
             places.into_iter().map(moved).collect()
         });
-        Some(Item { directive, hosts, places, args })
+        Some(Item { directive, hosts, places, args, refuses })
     }
 
-    /// A directive whose matcher no route can have: what it would have forbidden stays forbidden where that can be.
-    fn odd(&mut self, directive: &Directive, order: Option<u8>, why: &str, level: &mut Level) {
+    /// A directive whose matcher no route can have; whether it refuses requests, so that all are refused now.
+    fn odd(&mut self, directive: &Directive, order: Option<u8>, why: &str) -> bool {
         let is_access = matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth");
         let is_closed = is_access || order == Some(2);
-        level.rules.is_closed |= is_closed;
         let more = if is_closed { format!("; {CLOSED}") } else { String::new() };
         self.note(directive.line, &directive.label(), Done::NotMapped(format!("{why}{more}")));
+        is_closed
     }
 
     /// A route for each place that a directive names.
@@ -165,15 +187,25 @@ impl Reader {
         }
         for place in &places {
             let mut level = outer.clone();
-            let mut settings: Vec<&&Item<'_>> =
-                items.iter().filter(|item| is_setting(&item.directive.name) && item.covers(place)).collect();
+            let mut settings: Vec<&&Item<'_>> = items
+                .iter()
+                .filter(|item| is_setting(&item.directive.name) && item.covers(place) && item.refuses.is_none())
+                .collect();
             settings.sort_by_key(|item| item.weight(place));
             for item in settings {
                 let done = level.apply(item.directive, &item.args);
                 self.note(item.directive.line, &item.directive.name, done);
                 self.users(item.directive);
             }
-            let handlers = items.iter().filter(|item| item.covers(place));
+            for item in items.iter().filter(|item| item.covers(place)) {
+                match &item.refuses {
+                    Some(Refused::Networks(networks)) => level.rules.denied.extend(networks.clone()),
+                    Some(Refused::AllBut(networks)) => level.rules.allow_only(networks),
+                    Some(Refused::Everybody) => level.rules.is_closed = true,
+                    None => {}
+                }
+            }
+            let handlers = items.iter().filter(|item| item.covers(place) && item.refuses.is_none());
             let handlers = handlers.filter_map(|item| Some((order(item.directive, &item.args)?, item)));
             let winner = handlers.min_by_key(|(order, item)| (*order, std::cmp::Reverse(item.weight(place))));
             if let Some((_, item)) = winner {
@@ -185,7 +217,8 @@ impl Reader {
             let directive = item.directive;
             self.noted.contains(&(directive.line, directive.name.clone()))
         });
-        for item in items.iter().filter(|item| order(item.directive, &item.args).is_some()) {
+        let is_handler = |item: &&&Item<'_>| item.refuses.is_none() && order(item.directive, &item.args).is_some();
+        for item in items.iter().filter(is_handler) {
             // What another handler always goes before.
             let done = match has_site && item.directive.name == "file_server" {
                 true => Done::NotNeeded("the gateway sends the files beside the scripts"),

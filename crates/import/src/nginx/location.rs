@@ -2,7 +2,7 @@
 
 use crate::directive::{Directive, route_path};
 use crate::document::Value;
-use crate::rules::{CLOSED, Place, Rules, Servers, Target, below, name_of};
+use crate::rules::{BEYOND, CLOSED, Place, Rules, Servers, Target, below, name_of};
 
 use super::level::Level;
 use super::program::rewritten;
@@ -21,8 +21,6 @@ const TLS: &str = "`https://` in `url` speaks TLS, and checks the server's certi
                    its authority in `tls.ca`";
 /// Why a whole server is closed.
 const ALL_CLOSED: &str = "all routes of the server are closed to everybody (`deny`) until you write the rule";
-/// Why a rule of access is weaker in the result.
-const BEYOND: &str = "a route's path ends with a segment: longer names beside it ARE NOT RESTRICTED by the result";
 /// What a location reads itself.
 const OWN: [&str; 7] = ["alias", "rewrite", "location", "if", "internal", "error_page", "root"];
 
@@ -107,7 +105,11 @@ impl<'a> Reader<'a> {
             self.noted(alias, "files.root");
         }
         match leads.map(|leads| (leads, leads.name.as_str())) {
-            _ if directive.child("internal").is_some() => self.forbidden(block, server, &level, place),
+            Some((leads, _)) if directive.child("internal").is_some() => {
+                self.draft.not_mapped(leads.line, leads.label(), "no client gets it");
+                self.forbidden(block, server, &level, place);
+            }
+            None if directive.child("internal").is_some() => self.forbidden(block, server, &level, place),
             Some((leads, "proxy_pass" | "grpc_pass")) => {
                 self.proxy(directive, leads, server, &level, place);
             }

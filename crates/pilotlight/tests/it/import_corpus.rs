@@ -11,7 +11,7 @@ use pilotlight_cli::import::finished;
 use pilotlight_import::{Kind, Noted, import};
 
 /// Files that the corpus has at least.
-const MIN_FILES: usize = 30;
+const MIN_FILES: usize = 45;
 /// A client from elsewhere.
 const STRANGER: &str = "203.0.113.77";
 
@@ -142,11 +142,13 @@ fn unnamed(kind: Kind, text: &str, options: &[Noted]) -> Vec<String> {
         Kind::Unit => !line.contains(':') || line.ends_with(['{', '[']),
         Kind::Nginx => ["server {", "http {", "events {", "}"].contains(&line) || line.starts_with("} #"),
         Kind::Caddy => ["{", "}"].contains(&line),
-        _ => [")", "]"].contains(&line),
+        Kind::Gunicorn => [")", "]", "}"].contains(&line) || line.starts_with("\"\"\""),
+        Kind::Uwsgi | Kind::Procfile => false,
     };
     let mut left = Vec::new();
     let mut is_inside = false;
-    for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim())) {
+    for (at, whole) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim_start_matches('\u{feff}'))) {
+        let line = whole.trim();
         let is_said = options.iter().any(|noted| noted.line == at);
         if !(line.is_empty() || is_comment(line) || is_container(line) || is_said || is_inside) {
             left.push(format!("{at}: {line}"));
@@ -157,7 +159,8 @@ fn unnamed(kind: Kind, text: &str, options: &[Noted]) -> Vec<String> {
                 let code = line.split(" #").next().unwrap_or_default().trim_end();
                 !code.ends_with([';', '{', '}'])
             }
-            Kind::Gunicorn => is_inside && !line.starts_with([')', ']']) || line.ends_with(['(', '[', '\\']),
+            // What is below a statement is read with it, or not at all.
+            Kind::Gunicorn => text.lines().nth(at).is_some_and(|next| next.starts_with([' ', '\t'])),
             Kind::Caddy => line.ends_with('\\') || line.ends_with(','),
             _ => false,
         };
