@@ -1,15 +1,21 @@
 //! Which kind of project is in a folder, and how it is started. Looks at the project's files, and at the machine only
 //! through [`Machine`].
 //!
-//! The first of these that is there decides: `Procfile`, `package.json`, what a Python project has, `Cargo.toml`,
-//! `go.mod`, PHP, `index.html`. A Procfile comes first because somebody wrote it to say how the project is run.
+//! The first of these that is there decides: `Procfile`, what a back end has that may have a `package.json` for its
+//! assets (`artisan`, `manage.py`, `bin/rails`, `config.ru`), `package.json`, `deno.json`, what a Python project has,
+//! `Cargo.toml`, `go.mod`, `pom.xml`, `build.gradle`, `*.csproj`, PHP, `index.html`, and last a `package.json` that only
+//! builds. A Procfile comes first because somebody wrote it to say how the project is run.
 
 mod command;
 mod compiled;
+mod deno;
+mod dotnet;
+mod jvm;
 mod node;
 mod php;
 mod procfile;
 mod python;
+mod ruby;
 
 use std::fs::File;
 use std::io::Read;
@@ -90,7 +96,7 @@ pub enum Follows {
 pub enum NoGuess {
     /// Nothing in the folder is known.
     #[error(
-        "nothing in this folder says what to run: no pilotlight.toml, Procfile, package.json, Python application, Cargo.toml, go.mod, PHP or index.html"
+        "nothing in this folder says what to run: no pilotlight.toml, Procfile, package.json, deno.json, Python application, config.ru, Cargo.toml, go.mod, pom.xml, build.gradle, *.csproj, PHP or index.html"
     )]
     Nothing,
     /// The kind is known, but not how to start it.
@@ -108,7 +114,22 @@ pub enum NoGuess {
 /// # Errors
 /// Nothing in it is known, or not well enough.
 pub fn guess(folder: &Path, machine: &dyn Machine) -> Result<Guess, NoGuess> {
-    let looks = [procfile::look, node::look, python::look, compiled::cargo, compiled::go, php::look, files];
+    let looks = [
+        procfile::look,
+        php::laravel,
+        python::django,
+        ruby::look,
+        node::look,
+        deno::look,
+        python::look,
+        compiled::cargo,
+        compiled::go,
+        jvm::look,
+        dotnet::look,
+        php::look,
+        files,
+        node::look_at_all,
+    ];
     looks.into_iter().find_map(|look| look(folder, machine)).unwrap_or(Err(NoGuess::Nothing))
 }
 
