@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use pilotlight_gateway::{
-    Admin, Asked, Emptying, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile, keep_private,
-};
+use pilotlight_gateway::{Admin, Asked, Emptying, Gateway, LogBook, NotDone, Order, ServiceTarget, SocketFile};
 use pilotlight_printable::{printable, printable_lines};
 use pilotlight_supervisor::{Program, ServiceState, Supervisor, SupervisorOptions, WorkerEvents, limits};
 use serde_json::{Value, json};
@@ -221,7 +219,6 @@ impl Running {
         let workers = settings::workers(config);
         let whom = if settings::has_users(config) { For::OtherUsers } else { For::ThisUser };
         let runtime_dir = runtime_folder::make(whom)?;
-        keep_private([runtime_dir.clone(), file.to_owned()]);
         let is_heir = turn.is_some();
         let (supervisor, events) = supervise(source, workers, &program, &runtime_dir, &reports, is_heir)?;
         let services = settings::targets(config, supervisor.services());

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use pilotlight_gateway::keep_private;
 use pilotlight_supervisor::{make_private_folder, make_runtime_dir};
 
 /// The folder of root's gateways.
@@ -29,7 +30,10 @@ pub(crate) fn make(whom: For) -> anyhow::Result<PathBuf> {
     for parent in parents() {
         let own = if parent == Path::new(OF_ROOT) { make_private_folder(&parent) } else { Ok(()) };
         match own.and_then(|()| make_runtime_dir(&parent)) {
-            Ok(made) if whom == For::ThisUser || everybody_may_pass(&parent) => return Ok(made),
+            Ok(made) if whom == For::ThisUser || everybody_may_pass(&parent) => {
+                keep_private([made.clone()]);
+                return Ok(made);
+            }
             Ok(made) => {
                 let _ = std::fs::remove_dir(&made); // nobody has used it
                 tried.push(format!(

@@ -131,7 +131,7 @@ fn traces(config: &Config) -> Option<Arc<TraceOptions>> {
     Some(crate::traces::resolve(words, &config.settings.trust_forwarded, variable, complain))
 }
 
-/// The gateway's settings; `file` is that of the configuration.
+/// The gateway's settings; `file` is that of the configuration, which is private from now on.
 ///
 /// # Errors
 /// It is not known where private keys are kept.
@@ -143,6 +143,7 @@ pub(crate) fn gateway(
     inherited: Vec<Inherited>,
     tls: Arc<TlsContext>,
 ) -> anyhow::Result<GatewayOptions> {
+    keep_private([file.to_owned()]);
     Ok(GatewayOptions {
         listen: listen(config),
         workers,

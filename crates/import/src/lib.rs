@@ -13,7 +13,7 @@
 mod caddy;
 mod directive;
 mod document;
-mod doors;
+mod door;
 mod gunicorn;
 mod json;
 mod model;
@@ -25,6 +25,7 @@ mod python;
 mod read;
 mod rules;
 mod settings;
+mod settle;
 mod unit;
 mod uwsgi;
 mod written;

@@ -1,7 +1,9 @@
 //! What every kind of file is read into.
 
+use std::ops::RangeInclusive;
+
 use crate::document::{Section, Value};
-use crate::doors::{Door, Routed, Site, ToTls};
+use crate::door::{Door, Routed, Site, ToTls};
 
 /// Most bytes of a file.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -135,8 +137,8 @@ impl Draft {
     }
 
     /// Options in these lines that were mapped are missing in the result, for this reason.
-    pub(crate) fn not_mapped_after_all(&mut self, (first, last): (usize, usize), why: &str) {
-        for noted in self.options.iter_mut().filter(|noted| (first..=last).contains(&noted.line)) {
+    pub(crate) fn not_mapped_after_all(&mut self, lines: &RangeInclusive<usize>, why: &str) {
+        for noted in self.options.iter_mut().filter(|noted| lines.contains(&noted.line)) {
             if matches!(noted.became, Became::Mapped(_)) {
                 noted.became = Became::NotMapped(why.to_owned());
             }

@@ -3,7 +3,7 @@
 //! A message is passed on as the text that it came as. Only line ends between its parts become spaces: it has to be one
 //! line.
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use pilotlight_printable::bytes_without_mark;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -76,9 +76,9 @@ pub(crate) enum Malformed {
 }
 
 /// The message of a text, or the messages of a batch.
-pub(crate) fn parse(text: Bytes) -> Result<Vec<Message>, Malformed> {
+pub(crate) fn parse(mut text: Bytes) -> Result<Vec<Message>, Malformed> {
     // Programs of .NET and PowerShell write a byte order mark before their first line.
-    let text = text.slice_ref(bytes_without_mark(&text));
+    text.advance(text.len() - bytes_without_mark(&text).len());
     match text.trim_ascii_start().first() {
         Some(b'{') => Ok(vec![one(text)?]),
         Some(b'[') => batch(&text),

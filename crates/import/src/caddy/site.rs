@@ -2,7 +2,7 @@
 
 use crate::directive::Directive;
 use crate::document::Value;
-use crate::doors::{Door, ToTls};
+use crate::door::{Door, ToTls};
 use crate::rules::Place;
 
 use super::level::{Done, Level};
@@ -103,7 +103,7 @@ impl Reader {
             }
             let hosts: Vec<Option<String>> = together.iter().map(|part| part.host.clone()).collect();
             let place = Place { path: first.path.clone(), exact: false };
-            self.draft.site((site.line, site.last_line()), label(site), first.doors.clone());
+            self.draft.site(site.line..=site.last_line(), label(site), first.doors.clone());
             self.scope(&hosts, &place, &level, site.children());
         }
     }
@@ -188,7 +188,7 @@ impl Reader {
 
     /// The way from plain HTTP to TLS, which Caddy has without a word.
     fn sent_to_tls(&mut self, site: &Directive, one: &Address, plain: Vec<Door>) {
-        let number = self.draft.site((site.line, site.line), label(site), plain);
+        let number = self.draft.site(site.line..=site.line, label(site), plain);
         self.draft.to_tls.push(ToTls { host: named(one.host.clone()), site: number });
     }
 

@@ -2,7 +2,7 @@
 
 use crate::directive::{Directive, route_path};
 use crate::document::Value;
-use crate::doors::ToTls;
+use crate::door::ToTls;
 use crate::rules::{CLOSED, Place, Rules, Target};
 
 use super::level::{Level, mapped};
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         }
         let is_reached = !doors.is_empty();
         if is_reached {
-            server.site = self.draft.site((block.line, block.last_line()), "server", doors);
+            server.site = self.draft.site(block.line..=block.last_line(), "server", doors);
         }
         is_reached
     }

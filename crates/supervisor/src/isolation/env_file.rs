@@ -12,10 +12,10 @@ pub struct EnvFileError {
     pub reason: &'static str,
 }
 
-/// Reads variables, in their order, as tools for `.env` files do: empty lines and lines that begin with `#` are skipped,
-/// `export ` before a name and spaces around `=` are allowed, `#` at the beginning of a value or behind a space begins a
-/// comment. A value may stand in single quotes (taken as it is) or double quotes (`\n`, `\t`, `\"`, `\\`, `\$` are
-/// understood), then it may have several lines. Nothing is expanded.
+/// Reads variables, in their order, as tools for `.env` files do: empty lines and lines that begin with `#` are
+/// skipped, `export ` before a name and spaces around `=` are allowed, `#` at the beginning of a value or behind a
+/// space begins a comment. A value may stand in single quotes (taken as it is) or double quotes (`\n`, `\t`, `\"`,
+/// `\\`, `\$` are understood), then it may have several lines. Nothing is expanded.
 ///
 /// # Errors
 /// A line is not `NAME=value`, a quote is not closed, or a name belongs to Pilotlight.

@@ -7,7 +7,10 @@
 //! Invariant: no route is answered at a listener that its site did not have. What cannot be kept apart is left out,
 //! and named.
 
+use std::ops::RangeInclusive;
+
 use crate::document::{Section, Value};
+use crate::door::{Door, From, Routed, Site, ToTls, distinct};
 use crate::model::Draft;
 use crate::rules::{ALL, Place};
 
@@ -15,83 +18,6 @@ use crate::rules::{ALL, Place};
 const MAX_PORTS: usize = 16;
 /// Networks of this machine.
 const LOCAL: [&str; 2] = ["127.0.0.0/8", "::1"];
-
-/// An address of a listener, as `listen` has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Door(pub(crate) String);
-
-/// From where an address can be reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum From {
-    Everywhere,
-    ThisMachine,
-    /// Through the network of this address, or by this socket.
-    Address(String),
-}
-
-impl Door {
-    fn is_tls(&self) -> bool {
-        self.0.starts_with("https://")
-    }
-
-    fn bare(&self) -> &str {
-        self.0.split("://").last().unwrap_or(&self.0)
-    }
-
-    /// Its port; none for a Unix socket.
-    fn port(&self) -> Option<u16> {
-        let (_, port) = self.bare().rsplit_once(':').filter(|_| !self.bare().starts_with("unix:"))?;
-        port.parse().ok()
-    }
-
-    fn from(&self) -> From {
-        if self.port().is_none() {
-            return From::Address(self.bare().to_owned());
-        }
-        let host = self.bare().rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
-        match host {
-            "0.0.0.0" | "::" => From::Everywhere,
-            "localhost" | "::1" => From::ThisMachine,
-            _ if host.starts_with("127.") || host.ends_with(".localhost") => From::ThisMachine,
-            _ => From::Address(host.to_owned()),
-        }
-    }
-}
-
-/// A server, a site or a listener of the file.
-#[derive(Clone, Debug)]
-pub(crate) struct Site {
-    /// Its first and last line.
-    pub(crate) lines: (usize, usize),
-    /// How notes name it.
-    pub(crate) label: String,
-    pub(crate) doors: Vec<Door>,
-}
-
-/// A route and the listeners that it is for, each with the site that has it; none: all listeners.
-#[derive(Clone, Debug)]
-pub(crate) struct Routed {
-    pub(crate) section: Section,
-    pub(crate) doors: Vec<(usize, Door)>,
-}
-
-impl Routed {
-    fn has(&self, door: &Door) -> bool {
-        self.doors.iter().any(|(_, own)| own == door)
-    }
-
-    fn ports(&self) -> Vec<u16> {
-        distinct(self.doors.iter().filter_map(|(_, door)| door.port()))
-    }
-}
-
-/// A host that plain HTTP is sent away from, to TLS.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ToTls {
-    /// None: every host that no other site of these listeners has.
-    pub(crate) host: Option<String>,
-    pub(crate) site: usize,
-}
 
 /// Which requests a route takes, but for its ports.
 fn place(route: &Section) -> [Option<Value>; 4] {
@@ -113,18 +39,9 @@ fn has_host(host: Option<&str>, other: &Section) -> bool {
     }
 }
 
-fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    all.fold(Vec::new(), |mut kept, one| {
-        if !kept.contains(&one) {
-            kept.push(one);
-        }
-        kept
-    })
-}
-
 impl Draft {
     /// Begins a site: the routes that follow are for its listeners.
-    pub(crate) fn site(&mut self, lines: (usize, usize), label: impl Into<String>, doors: Vec<Door>) -> usize {
+    pub(crate) fn site(&mut self, lines: RangeInclusive<usize>, label: impl Into<String>, doors: Vec<Door>) -> usize {
         self.sites.push(Site { lines, label: label.into(), doors });
         self.sites.len() - 1
     }
@@ -214,7 +131,7 @@ impl Draft {
             Some(Value::Text(path)) => path.as_str(),
             _ => "/",
         };
-        self.not_mapped(site.lines.0, format!("{}, {path}", site.label), why);
+        self.not_mapped(*site.lines.start(), format!("{}, {path}", site.label), why);
     }
 
     /// Whether clients may name any address as theirs, so that it does not say where they connected.
@@ -307,12 +224,12 @@ impl Draft {
         self.routes.retain(|route| !route.doors.is_empty());
         let rest = if doors.is_empty() { "it is left out" } else { "it is answered at its other addresses" };
         if doors.is_empty() {
-            self.not_mapped_after_all(lines, "its site is left out");
+            self.not_mapped_after_all(&lines, "its site is left out");
             let now = self.services_of_routes();
             self.services.retain(|(name, _)| !services.contains(name) || now.contains(name));
         }
         let names = lost.iter().map(|door| door.0.as_str()).collect::<Vec<_>>().join(", ");
-        self.not_mapped(lines.0, format!("{label}, listening at {names}"), format!("{why}: {rest}"));
+        self.not_mapped(*lines.start(), format!("{label}, listening at {names}"), format!("{why}: {rest}"));
     }
 
     fn services_of_routes(&self) -> Vec<String> {
