@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Follows, Guess, Look, NoGuess, Over, Process, text};
+use super::model::{Follows, Guess, Look, NoGuess, Over, Process, text};
 use crate::machine::Machine;
 
 /// Files that are served if no task says what to run.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Follows, Guess, Look, NoGuess, Over, Process, text};
+use super::model::{Follows, Guess, Look, NoGuess, Over, Process, text};
 use crate::machine::Machine;
 
 /// Seconds that the first build may take, with all that it depends on.

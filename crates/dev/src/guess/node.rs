@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Follows, Guess, Look, NoGuess, Over, Process, over, text};
+use super::model::{Follows, Guess, Look, NoGuess, Over, Process, over, shell_line, text};
 use crate::machine::Machine;
 
 /// Programs that follow the files of a project by themselves; a restart would cost what they keep in memory.
@@ -135,7 +135,7 @@ fn process(folder: &Path, line: &str, run: &str) -> Process {
     };
     let follows = if watches_itself(line) { Follows::Itself } else { Follows::Restart };
     let path = "PATH=\"$PWD/node_modules/.bin:$PATH\"";
-    let command = vec!["sh".into(), "-c".into(), format!("{path}; {}", super::shell_line(&run))];
+    let command = vec!["sh".into(), "-c".into(), format!("{path}; {}", shell_line(&run))];
     let process = Process { follows, start_timeout_s: 120, ..Process::web(command, over) };
     process.env("NODE_ENV", "development").env("BROWSER", "none")
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Follows, Guess, Look, Over, Process};
+use super::model::{Follows, Guess, Look, Over, Process};
 use crate::machine::Machine;
 
 /// Laravel, which has a `package.json` for its assets.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Guess, Look, NoGuess, Over, Process, over, text, words};
+use super::model::{Guess, Look, NoGuess, Over, Process, over, text, words};
 use crate::machine::Machine;
 
 /// Most files that are looked into.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Follows, Guess, Look, Over, Process, text};
+use super::model::{Follows, Guess, Look, Over, Process, text};
 use crate::machine::Machine;
 
 pub(super) fn look(folder: &Path, _: &dyn Machine) -> Look {

@@ -1,5 +1,6 @@
 //! A table of folders.
 
+use super::model::words;
 use super::*;
 use std::fs;
 use std::path::PathBuf;
