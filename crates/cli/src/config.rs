@@ -88,6 +88,7 @@ mod spill;
 mod stdio;
 pub mod structure;
 mod syntax;
+mod tilde;
 mod tls;
 mod traces;
 mod value;

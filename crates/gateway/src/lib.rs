@@ -21,6 +21,7 @@ mod conditions;
 mod connection;
 mod date;
 mod deadline;
+mod descriptors;
 mod downstream;
 mod error_pages;
 mod exchange;

@@ -12,4 +12,8 @@ mod import;
 #[cfg(test)]
 mod import_corpus;
 #[cfg(test)]
+mod messages;
+#[cfg(test)]
 mod private;
+#[cfg(test)]
+mod running;

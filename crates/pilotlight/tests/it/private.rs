@@ -1,44 +1,8 @@
 //! Keys of the gateway: without a home there is no place for them, and no route serves them.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn pilotlight(folder: &Path, variables: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    command.current_dir(folder).env_clear().env("PATH", path).envs(variables.iter().copied());
-    command
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// A gateway that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended
-        let _ = self.0.wait();
-    }
-}
-
-fn get(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
+use crate::running::{Running, free_port, get, pilotlight};
 
 #[test]
 fn keys_have_no_place_without_a_home() {
@@ -78,13 +42,8 @@ fn no_route_serves_keys_passwords_and_the_configuration() {
     let (data, run) = (folder.join("data"), folder.join("run"));
     fs::create_dir(&run).unwrap();
     let variables = [("XDG_DATA_HOME", data.to_str().unwrap()), ("XDG_RUNTIME_DIR", run.to_str().unwrap())];
-    let mut command = pilotlight(folder, &variables);
-    let mut running = Running(command.arg("run").stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap());
-    // To the end, as it says more.
-    let mut said = BufReader::new(running.0.stdout.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    assert!(data.join("pilotlight/authority/root.key").is_file(), "{line}");
+    let _running = Running::start(pilotlight(folder, &variables).arg("run"));
+    assert!(data.join("pilotlight/authority/root.key").is_file());
     assert!(get(plain, "/page.txt").ends_with("a page"));
     for path in [
         "/data/pilotlight/authority/root.key",
