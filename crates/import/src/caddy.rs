@@ -62,6 +62,7 @@ pub(crate) fn read(text: &str, origin: Origin<'_>) -> Result<Draft, ImportError>
         reader.site(site);
     }
     let mut draft = reader.draft;
+    draft.has_whole_hosts = true;
     draft.settle();
     draft.merge_listeners();
     draft.sort_options();

@@ -122,6 +122,8 @@ pub struct Draft {
     /// Its parts that have listeners of their own.
     pub(crate) sites: Vec<Site>,
     pub(crate) to_tls: Vec<ToTls>,
+    /// A host has the routes of its own sites alone, not those of less specific hosts for paths that it has not.
+    pub(crate) has_whole_hosts: bool,
     options: Vec<Noted>,
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn read(text: &str, origin: Origin<'_>) -> Result<Draft, ImportError>
     if draft.routes.is_empty() && draft.options().is_empty() {
         return Err(ImportError { line: 1, message: "there is no directive of nginx here".to_owned() });
     }
+    draft.has_whole_hosts = true;
     draft.settle();
     draft.merge_listeners();
     draft.sort_options();

@@ -86,6 +86,9 @@ impl Draft {
         self.one_address_each();
         self.without_odd_sockets();
         self.redirects_to_tls();
+        if self.has_whole_hosts {
+            self.rest_of_hosts();
+        }
         let all = self.ports();
         let has_sockets = self.sites.iter().any(|site| site.doors.iter().any(|door| door.port().is_none()));
         let mut settled: Vec<Section> = Vec::new();
@@ -279,6 +282,36 @@ impl Draft {
             }
             if !has_own && !doors.is_empty() {
                 self.redirect_to_tls(host, site, doors);
+            }
+        }
+    }
+
+    /// What a host has no route for is not found, where a less specific host would take it.
+    fn rest_of_hosts(&mut self) {
+        let hosts = distinct(self.routes.iter().filter_map(|route| match route.section.get("host") {
+            Some(Value::Text(host)) => Some(host.clone()),
+            _ => None,
+        }));
+        for host in hosts {
+            let mut rest = Section::default().with("host", host.as_str()).with("path", "/");
+            rest.set("respond", Value::Number(404));
+            let has = |route: &Routed| route.section.get("host") == rest.get("host");
+            let is_whole = |route: &Routed| place(&route.section) == place(&rest);
+            let is_less_specific = |route: &Routed| match route.section.get("host") {
+                None => true,
+                Some(Value::Text(other)) => {
+                    other.strip_prefix('*').is_some_and(|end| host.ends_with(end)) && !has(route)
+                }
+                Some(_) => false,
+            };
+            let own = distinct(self.routes.iter().filter(|route| has(route)).flat_map(|route| route.doors.clone()));
+            let is_open = |door: &Door| {
+                let at = |is: &dyn Fn(&Routed) -> bool| self.routes.iter().any(|route| is(route) && route.has(door));
+                !at(&is_whole) && at(&is_less_specific)
+            };
+            let doors: Vec<(usize, Door)> = own.into_iter().filter(|(_, door)| is_open(door)).collect();
+            if !doors.is_empty() {
+                self.routes.push(Routed { section: rest, doors });
             }
         }
     }

@@ -331,9 +331,9 @@ impl Reader {
     }
 }
 
-/// A host with a name: one that is an address is every host.
+/// A host as `host` of a route has it, which for an address of IPv6 has no brackets.
 fn named(host: Option<String>) -> Option<String> {
-    host.filter(|host| host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_err())
+    host.map(|host| host.trim_matches(['[', ']']).to_owned())
 }
 
 /// How notes name a site.
