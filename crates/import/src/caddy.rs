@@ -55,6 +55,9 @@ pub(crate) fn read(text: &str, origin: Origin<'_>) -> Result<Draft, ImportError>
     let mut expanded = Vec::new();
     for site in sites {
         let block = reader.expanded(site.children(), 0);
+        if std::mem::take(&mut reader.is_closing) {
+            reader.closed.insert(site.line);
+        }
         expanded.push(Directive { block: Some(block), ..site });
     }
     reader.addresses_of_tls(&expanded);

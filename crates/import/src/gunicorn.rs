@@ -67,6 +67,14 @@ pub(crate) fn read(text: &str) -> Draft {
         python.module = Some("app:app".to_owned());
     }
     python.finish("app", &mut draft);
+    // With a certificate all of its addresses speak TLS.
+    if let Some(Value::List(listen)) = draft.top.get("listen").cloned().filter(|_| draft.has_other("tls")) {
+        let secure = |address: String| match address.starts_with("unix:") {
+            true => address,
+            false => format!("https://{address}"),
+        };
+        draft.top.set("listen", Value::List(listen.into_iter().map(secure).collect()));
+    }
     draft
 }
 
@@ -98,6 +106,18 @@ fn one(given: Given<'_>, python: &mut Python, draft: &mut Draft) {
             draft.other("tls").entry("certificates", key, given.value);
             mapped(draft, "tls.certificates");
         }
+        "ca_certs" => {
+            draft.other("tls").insert("client_certificates", "ca", Value::Text(given.value.to_owned()));
+            mapped(draft, "tls.client_certificates.ca");
+        }
+        "cert_reqs" => match given.value {
+            "0" => draft.note(given.line, given.name, Became::NotNeeded("that is so without a word")),
+            value => {
+                let mode = if value == "1" { "optional" } else { "required" };
+                draft.other("tls").insert("client_certificates", "mode", Value::Text(mode.to_owned()));
+                mapped(draft, "tls.client_certificates.mode");
+            }
+        },
         _ => match OPTIONS
             .iter()
             .find(|(long, others, _)| *long == name || others.contains(&given.name) || others.contains(&name.as_str()))

@@ -19,6 +19,7 @@ mod json;
 mod model;
 mod nginx;
 mod origin;
+mod pattern;
 mod procfile;
 mod program;
 mod python;

@@ -161,6 +161,17 @@ impl Draft {
         &mut self.others[at].1
     }
 
+    /// Whether there is such a section.
+    pub(crate) fn has_other(&self, name: &str) -> bool {
+        self.others.iter().any(|(other, _)| *other == name)
+    }
+
+    /// Whether client certificates are those of this authority, or of none yet.
+    pub(crate) fn is_client_authority(&mut self, file: &str) -> bool {
+        let known = self.other("tls").table("client_certificates").unwrap_or_default();
+        known.iter().all(|(key, value)| key != "ca" || *value == Value::Text(file.to_owned()))
+    }
+
     /// A name that no other service has, of letters that names may have.
     pub(crate) fn service_name(&self, wanted: &str) -> String {
         let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';

@@ -15,6 +15,27 @@ pub(crate) const CLOSED: &str = "the route is closed to everybody (`deny`) until
 pub(crate) const BEYOND: &str =
     "a route's path ends with a segment: longer names beside it ARE NOT RESTRICTED by the result";
 
+/// Whether the name of a file or snippet that is not read says that it has rules of access.
+pub(crate) fn names_access(name: &str) -> bool {
+    const WORDS: [&str; 13] = [
+        "access",
+        "acl",
+        "allow",
+        "auth",
+        "block",
+        "deny",
+        "firewall",
+        "geo",
+        "internal",
+        "password",
+        "private",
+        "restrict",
+        "whitelist",
+    ];
+    let lower = name.to_ascii_lowercase();
+    WORDS.iter().any(|word| lower.contains(word))
+}
+
 /// Where a route leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {

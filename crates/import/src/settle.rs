@@ -78,6 +78,26 @@ impl Draft {
         }
     }
 
+    /// Closes a place, and all routes that are below it, to everybody.
+    pub(crate) fn close_below(&mut self, place: &Place) {
+        let everybody = Value::List(ALL.map(str::to_owned).to_vec());
+        for route in &mut self.routes {
+            let is_below = match route.section.get("path") {
+                Some(Value::Text(path)) => place.covers(&Place { path: path.clone(), exact: false }),
+                _ => false,
+            };
+            if is_below {
+                route.section.insert("deny", "networks", everybody.clone());
+            }
+        }
+        let mut own = Section::default().with("path", place.path.as_str());
+        if place.exact {
+            own.set("exact", Value::Truth(true));
+        }
+        own.set("respond", Value::Number(403));
+        self.route(own);
+    }
+
     /// Says of each route which ports it is for, and leaves out what no port can say.
     pub(crate) fn settle(&mut self) {
         if self.sites.is_empty() {

@@ -333,7 +333,14 @@ impl<'a> Reader<'a> {
                     let service = self.external("upstream", url);
                     self.add(one, key, route.clone().with("service", service));
                 }
+                ("share", Some(_)) if at(action, "types").is_some() => {
+                    self.not_mapped(one, key, "files of some types only were sent, and a route has all of its folder");
+                    self.all(one, "share", vec![route.clone()], &[("respond", Value::Number(403))]);
+                }
                 ("share", Some(share)) => self.share(action, one, share, &route),
+                ("types", _) => {
+                    self.not_mapped(one, key, "the route is refused with 403 until you name a folder of them");
+                }
                 ("return", _) => self.returned(action, one, &route),
                 ("location" | "index" | "response_headers" | "fallback", _) => {}
                 ("rewrite", _) => {

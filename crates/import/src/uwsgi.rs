@@ -3,7 +3,9 @@
 use crate::document::{Section, Value};
 use crate::model::{Became, Draft};
 use crate::origin::Origin;
+use crate::pattern::closed_by;
 use crate::python::Python;
+use crate::rules::{CLOSED, Place};
 use crate::settings::{Given, To, address, apply, short};
 
 /// Longest value of an option that another one names.
@@ -59,8 +61,7 @@ const OPTIONS: &[(&[&str], To)] = &[
     (&["stats", "stats-server", "stats-http"], To::NotNeeded("`pilotlight status`; for Prometheus [metrics]")),
     (&["mule", "mules", "spooler", "spooler-processes", "cron", "cron2", "unique-cron", "attach-daemon", "attach-daemon2",
        "smart-attach-daemon", "legion-cron", "timer"], To::Missing(NOT_A_SERVER)),
-    (&["route", "route-uri", "route-host", "route-if", "route-if-not", "route-run", "response-route", "error-route", "final-route",
-       "collect-header"], To::Missing(NO_ROUTING)),
+    (&["response-route", "error-route", "collect-header"], To::Missing(NO_ROUTING)),
     (&["emperor", "vassals-dir"], To::Missing("one Pilotlight has all services: import the file of each vassal")),
     (&["ini", "include", "inherit"], To::Missing("import that file as well")),
     (&["rack", "psgi", "php-docroot", "lua", "jwsgi", "go"], To::Missing("write the command of a server for it: transport = \"http\", socket = \"port\"")),
@@ -214,6 +215,7 @@ fn one(given: Given<'_>, python: &mut Python, mounts: &mut Vec<(String, String)>
             return statics(given, &name, draft);
         }
         "https" | "https-socket" => return https(given, draft),
+        name if name.starts_with("route") || name == "final-route" => return routing(given, name, python, draft),
         "add-header" => {
             let Some((field, value)) = value.split_once(':') else {
                 return draft.note(given.line, given.name, Became::NotMapped("NAME: VALUE is expected".to_owned()));
@@ -258,6 +260,22 @@ fn statics(given: Given<'_>, name: &str, draft: &mut Draft) {
     draft.note(given.line, given.name, became);
 }
 
+/// `route = PATTERN ACTION` and the like: what refuses requests closes the paths that it may be for.
+fn routing(given: Given<'_>, name: &str, python: &mut Python, draft: &mut Draft) {
+    const REFUSES: [&str; 7] = ["deny:", "break:4", "break:5", "return:4", "return:5", "basicauth:", "ldapauth:"];
+    let refuses = REFUSES.iter().any(|action| given.value.contains(action)) || given.value.contains("radius:");
+    let why = match refuses {
+        true => format!("{NO_ROUTING}; {CLOSED}"),
+        false => NO_ROUTING.to_owned(),
+    };
+    draft.note(given.line, given.name, Became::NotMapped(why));
+    if refuses {
+        let pattern = given.value.split_whitespace().next().unwrap_or_default();
+        let of_path = matches!(name, "route" | "route-uri");
+        python.closed.extend(if of_path { closed_by(pattern) } else { vec![Place::root()] });
+    }
+}
+
 /// `ADDRESS,CERTIFICATE,KEY`.
 fn https(given: Given<'_>, draft: &mut Draft) {
     let mut parts = given.value.split(',');
@@ -274,6 +292,7 @@ fn https(given: Given<'_>, draft: &mut Draft) {
 
 fn finish(mut python: Python, mounts: Vec<(String, String)>, draft: &mut Draft) {
     let fields = std::mem::take(&mut python.fields);
+    let closed = std::mem::take(&mut python.closed);
     let redirects = python.redirects;
     let environment = python.environment.clone();
     let shared = python.service.clone();
@@ -309,5 +328,8 @@ fn finish(mut python: Python, mounts: Vec<(String, String)>, draft: &mut Draft) 
         if redirects {
             route.text("https", "redirect");
         }
+    }
+    for place in closed {
+        draft.close_below(&place);
     }
 }

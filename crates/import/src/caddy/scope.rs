@@ -47,13 +47,11 @@ impl Item<'_> {
 }
 
 /// In which order Caddy tries handlers; none for what is no handler.
-fn order(directive: &Directive, args: &[String]) -> Option<u8> {
-    let status = |text: &str| text.parse::<u16>().is_ok_and(|status| (400..500).contains(&status));
+fn order(directive: &Directive) -> Option<u8> {
     Some(match directive.name.as_str() {
         "redir" => 0,
         "handle" | "handle_path" | "route" => 1,
-        "abort" | "error" => 2,
-        "respond" if args.iter().any(|word| status(word)) => 2,
+        "abort" | "error" | "respond" => 2,
         "reverse_proxy" => 3,
         "php_fastcgi" => 4,
         "file_server" => 5,
@@ -61,10 +59,19 @@ fn order(directive: &Directive, args: &[String]) -> Option<u8> {
     })
 }
 
+/// Whether a handler refuses requests: with an error, or by closing the connection.
+pub(super) fn refuses(directive: &Directive, args: &[String]) -> bool {
+    let is_error = |text: &String| text.parse::<u16>().is_ok_and(|status| (400..600).contains(&status));
+    match directive.name.as_str() {
+        "abort" | "error" => true,
+        "respond" => args.iter().any(is_error),
+        _ => false,
+    }
+}
+
 /// Directives that say nothing of a route, and why.
 fn other(name: &str) -> Done {
     let why = match name {
-        "respond" => "only redirects are answered without a service",
         "handle_errors" => "`errors` names a page for each status, or a service that makes it",
         "templates" => "files are sent as they are",
         "metrics" => "metrics are on the admin socket; [metrics] is for Prometheus",
@@ -121,27 +128,28 @@ impl Reader {
     /// A directive with its matcher, if it is one that routes are made of; others are noted.
     fn item<'a>(&mut self, directive: &'a Directive, named: &Named, level: &mut Level) -> Option<Item<'a>> {
         let (matcher, args) = matcher::of(directive, named);
-        let order = order(directive, &args);
+        let order = order(directive);
+        let refuses_some = refuses(directive, &args);
         if order.is_none() && !is_setting(&directive.name) {
             self.note(directive.line, &directive.name, other(&directive.name));
             return None;
         }
         let is_access = matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth");
-        if (is_access || order == Some(2)) && matcher::is_beyond(directive, named) {
+        if (is_access || refuses_some) && matcher::is_beyond(directive, named) {
             self.note(directive.line, &format!("{} …", directive.label()), Done::NotMapped(BEYOND.to_owned()));
         }
         let mut refuses = None;
         let (hosts, places) = match matcher {
             Matcher::Places(places) => (None, places),
             Matcher::Hosts(names) => (Some(names), None),
-            Matcher::Clients { networks, are_others, places } if order == Some(2) => {
+            Matcher::Clients { networks, are_others, places } if refuses_some => {
                 let key = if are_others { "allow.networks" } else { "deny.networks" };
                 self.note(directive.line, &directive.name, Done::Mapped(key.to_owned()));
                 refuses = Some(if are_others { Refused::AllBut(networks) } else { Refused::Networks(networks) });
                 (None, places)
             }
             Matcher::Odd { why, places: Some(places) } => {
-                if !self.odd(directive, order, &why) {
+                if !self.odd(directive, refuses_some, &why) {
                     return None;
                 }
                 refuses = Some(Refused::Everybody);
@@ -152,7 +160,7 @@ impl Reader {
                     Matcher::Odd { why, .. } => why,
                     _ => "a route goes by its host and path".to_owned(),
                 };
-                level.rules.is_closed |= self.odd(directive, order, &why);
+                level.rules.is_closed |= self.odd(directive, refuses_some, &why);
                 return None;
             }
         };
@@ -169,9 +177,9 @@ impl Reader {
     }
 
     /// A directive whose matcher no route can have; whether it refuses requests, so that all are refused now.
-    fn odd(&mut self, directive: &Directive, order: Option<u8>, why: &str) -> bool {
+    fn odd(&mut self, directive: &Directive, refuses_some: bool, why: &str) -> bool {
         let is_access = matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth");
-        let is_closed = is_access || order == Some(2);
+        let is_closed = is_access || refuses_some;
         let more = if is_closed { format!("; {CLOSED}") } else { String::new() };
         self.note(directive.line, &directive.label(), Done::NotMapped(format!("{why}{more}")));
         is_closed
@@ -206,7 +214,7 @@ impl Reader {
                 }
             }
             let handlers = items.iter().filter(|item| item.covers(place) && item.refuses.is_none());
-            let handlers = handlers.filter_map(|item| Some((order(item.directive, &item.args)?, item)));
+            let handlers = handlers.filter_map(|item| Some((order(item.directive)?, item)));
             let winner = handlers.min_by_key(|(order, item)| (*order, std::cmp::Reverse(item.weight(place))));
             if let Some((_, item)) = winner {
                 self.handler(item.directive, &item.args, hosts, place, level);
@@ -217,7 +225,7 @@ impl Reader {
             let directive = item.directive;
             self.noted.contains(&(directive.line, directive.name.clone()))
         });
-        let is_handler = |item: &&&Item<'_>| item.refuses.is_none() && order(item.directive, &item.args).is_some();
+        let is_handler = |item: &&&Item<'_>| item.refuses.is_none() && order(item.directive).is_some();
         for item in items.iter().filter(is_handler) {
             // What another handler always goes before.
             let done = match has_site && item.directive.name == "file_server" {

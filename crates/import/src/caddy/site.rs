@@ -3,7 +3,7 @@
 use crate::directive::Directive;
 use crate::document::Value;
 use crate::door::{Door, ToTls};
-use crate::rules::Place;
+use crate::rules::{CLOSED, Place};
 
 use super::level::{Done, Level};
 use super::reader::Reader;
@@ -25,6 +25,8 @@ struct Whole {
     certificate: Certificate,
     is_on_demand: bool,
     bind: Vec<String>,
+    /// A rule of access of the whole site could not be mapped.
+    is_closed: bool,
 }
 
 /// A host and a path of a site, with its listeners.
@@ -95,6 +97,7 @@ impl Reader {
             let (together, others) = rest.split_at(count);
             rest = others;
             let mut level = Level::default();
+            level.rules.is_closed = whole.is_closed || self.closed.contains(&site.line);
             if first.has_tls && (first.has_plain || self.options.has_no_redirects) {
                 level.rules.keys.text("https", "allow");
             }
@@ -240,7 +243,7 @@ impl Reader {
                     }
                     Done::Mapped("tls.min_version".to_owned())
                 }
-                "client_auth" => self.client_certificates(one),
+                "client_auth" => self.client_certificates(one, whole),
                 "ca" | "ca_root" | "eab" => {
                     Done::NotMapped("[tls.acme] has `directory`, `ca` and `eab`, for all hosts".to_owned())
                 }
@@ -285,7 +288,7 @@ impl Reader {
         }
     }
 
-    fn client_certificates(&mut self, one: &Directive) -> Done {
+    fn client_certificates(&mut self, one: &Directive, whole: &mut Whole) -> Done {
         let file = ["trusted_ca_cert_file", "trusted_ca_certs"].iter().find_map(|name| one.child(name));
         let file = file.map(|file| file.arg(0).to_owned()).or_else(|| {
             let pool = one.child("trust_pool").filter(|pool| pool.arg(0) == "file")?;
@@ -297,12 +300,21 @@ impl Reader {
             _ => None,
         };
         let (Some(file), Some(mode)) = (file.filter(|file| !file.is_empty()), mode) else {
-            return Done::NotMapped(
-                "[tls.client_certificates] has `ca`, a file, and `mode`: required or optional".to_owned(),
-            );
+            whole.is_closed = true;
+            return Done::NotMapped(format!(
+                "[tls.client_certificates] has `ca`, a file, and `mode`: required or optional; {CLOSED}"
+            ));
         };
+        if !self.draft.is_client_authority(&file) {
+            whole.is_closed = true;
+            return Done::NotMapped(format!("there is one authority of client certificates for all hosts; {CLOSED}"));
+        }
         let tls = self.draft.other("tls");
+        let is_required = tls
+            .table("client_certificates")
+            .is_some_and(|known| known.contains(&("mode".to_owned(), Value::Text("required".to_owned()))));
         tls.insert("client_certificates", "ca", Value::Text(file));
+        let mode = if is_required { "required" } else { mode };
         tls.insert("client_certificates", "mode", Value::Text(mode.to_owned()));
         Done::Mapped("tls.client_certificates, for all hosts".to_owned())
     }

@@ -8,7 +8,8 @@ use super::level::Level;
 use super::program::rewritten;
 use super::reader::{Block, Reader, Server};
 use super::server::TO_TLS;
-use super::words::{Pattern, alternatives, endings, folder_of, forbids, pattern, simple_location};
+use super::words::{Pattern, endings, forbids, pattern};
+use crate::pattern::{closed_by, simple_location};
 
 /// Directives that say where a location leads.
 const LEADS: [&str; 8] =
@@ -127,6 +128,8 @@ impl<'a> Reader<'a> {
                     self.noted(leads, "redirect");
                     let rules = self.rules(directive.line, server, &level);
                     self.emit(block, server, &rules, place, &Target::Redirect(to, status));
+                } else {
+                    self.lost(block, server, &level, place, "its answer is not mapped");
                 }
             }
             Some((leads, "try_files")) => self.files(Some(leads), block, server, &level, place),
@@ -469,13 +472,6 @@ fn refuses(directive: &Directive) -> bool {
 fn has_application(directives: &[Directive]) -> bool {
     let names = ["proxy_pass", "grpc_pass", "uwsgi_pass", "scgi_pass"];
     directives.iter().any(|one| names.contains(&one.name.as_str()) || has_application(one.children()))
-}
-
-/// Places that have all paths of a pattern: each of its alternatives, or the folder that it begins with.
-fn closed_by(text: &str) -> Vec<Place> {
-    let all: Option<Vec<Place>> =
-        alternatives(text).iter().map(|one| simple_location(one).map(|(path, exact)| Place { path, exact })).collect();
-    all.unwrap_or_else(|| vec![Place { path: folder_of(text), exact: false }])
 }
 
 fn plain(path: &str, exact: bool) -> Option<Place> {

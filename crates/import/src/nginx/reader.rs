@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::directive::{Directive, is_network, milliseconds, nginx_size, time};
 use crate::document::Value;
 use crate::model::Draft;
-use crate::rules::Place;
+use crate::rules::{CLOSED, Place, names_access};
 
 use super::level::{Done, Level, mapped, not_mapped};
 use super::scripts::Scripts;
@@ -175,6 +175,12 @@ impl<'a> Reader<'a> {
     pub(super) fn directive(&mut self, directive: &Directive, level: &mut Level) {
         let renamed = as_of_a_proxy(directive);
         let known = renamed.as_ref().unwrap_or(directive);
+        let is_known = |value: &str| KNOWN_FILES.iter().any(|file| value.ends_with(file));
+        if directive.name == "include" && !is_known(directive.arg(0)) && names_access(directive.arg(0)) {
+            level.rules.is_closed = true;
+            let why = format!("one file is read, and the name of this one says that it has rules of access; {CLOSED}");
+            return self.draft.not_mapped(directive.line, directive.label(), why);
+        }
         let done = level
             .apply(known)
             .or_else(|| self.rate(directive, level))
@@ -275,6 +281,10 @@ impl<'a> Reader<'a> {
                     self.draft.other("tls").text("min_version", "1.3");
                 }
                 mapped("tls.min_version")
+            }
+            "ssl_client_certificate" if self.has_tls && !self.draft.is_client_authority(value) => {
+                level.rules.is_closed = true;
+                not_mapped(&format!("there is one authority of client certificates for all hosts; {CLOSED}"))
             }
             "ssl_client_certificate" if self.has_tls => {
                 let ca = Value::Text(value.to_owned());

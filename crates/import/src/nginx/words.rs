@@ -79,41 +79,6 @@ pub(super) fn pattern(text: &str) -> Option<Pattern> {
     Some(if is_below { Pattern::Below(path) } else { Pattern::Exactly(path) })
 }
 
-/// A pattern of `location ~` as a path and whether it is that alone: `^/admin` and `^/admin$`.
-pub(super) fn simple_location(text: &str) -> Option<(String, bool)> {
-    let rest = text.strip_prefix('^')?.replace("\\.", ".").replace("\\-", "-").replace("\\/", "/");
-    for (end, exact) in
-        [("(/.*)?$", false), ("/.*$", false), ("/(.*)$", false), ("/.*", false), ("/?$", true), ("$", true)]
-    {
-        if let Some(path) = rest.strip_suffix(end) {
-            return route_path(path).map(|path| (path, exact));
-        }
-    }
-    route_path(&rest).map(|path| (path, false))
-}
-
-/// The patterns that `^/(a|b)$` stands for, if it has one group of them.
-pub(super) fn alternatives(text: &str) -> Vec<String> {
-    let group = text.split_once('(').and_then(|(head, rest)| Some((head, rest.split_once(')')?)));
-    let Some((head, (inner, tail))) = group.filter(|(_, (inner, _))| inner.contains('|')) else {
-        return vec![text.to_owned()];
-    };
-    let inner = inner.strip_prefix("?:").unwrap_or(inner);
-    let is_word = |word: &str| !word.is_empty() && !word.contains(['(', '[', '*', '+', '?', '|', '$', '^']);
-    match inner.split('|').all(is_word) {
-        true => inner.split('|').map(|word| format!("{head}{word}{tail}")).collect(),
-        false => vec![text.to_owned()],
-    }
-}
-
-/// The deepest folder that has all paths of a pattern.
-pub(super) fn folder_of(text: &str) -> String {
-    let Some(rest) = text.strip_prefix('^') else { return "/".to_owned() };
-    let end = rest.find(|c: char| "*+?()[]{}|$\\.".contains(c)).unwrap_or(rest.len());
-    let folder = rest[..end].rsplit_once('/').map_or("", |(folder, _)| folder);
-    route_path(folder).unwrap_or_else(|| "/".to_owned())
-}
-
 /// The endings of `\.(js|css)$`; none if it is another pattern.
 pub(super) fn endings(text: &str) -> Option<Vec<String>> {
     let rest =
@@ -228,9 +193,6 @@ mod tests {
         assert_eq!(pattern("^/old/?$"), Some(Pattern::Exactly("/old".to_owned())));
         assert_eq!(pattern("^/(.*)$"), Some(Pattern::All));
         assert_eq!(pattern("^/a/(\\d+)$"), None);
-        assert_eq!(simple_location("^/admin"), Some(("/admin".to_owned(), false)));
-        assert_eq!(simple_location("^/robots\\.txt$"), Some(("/robots.txt".to_owned(), true)));
-        assert_eq!(simple_location("^/(a|b)/"), None);
         assert_eq!(endings("\\.(?:css|jpe?g)$"), Some(vec!["css".to_owned(), "jpeg".to_owned(), "jpg".to_owned()]));
         assert_eq!(endings("\\.php$"), Some(vec!["php".to_owned()]));
         assert_eq!(endings("^/a\\.css$"), None);
