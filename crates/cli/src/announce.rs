@@ -60,3 +60,23 @@ fn url(bases: &[Base], route: &RouteSpec) -> Option<String> {
     let is_for = |base: &&Base| ports.is_empty() || base.port.is_some_and(|port| ports.contains(&port));
     bases.iter().find(is_for).map(|base| format!("{}{}", base.text, route.path))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::parse;
+
+    #[test]
+    fn a_route_is_tried_at_a_port_that_it_is_for() {
+        let text = "listen = [\"127.0.0.1:80\", \"127.0.0.1:8090\"]\n[[routes]]\npath = \"/a\"\nfiles = \"w\"\n\
+                    [[routes]]\npath = \"/b\"\nfiles = \"w\"\nwhen = { ports = [8090] }\n\
+                    [[routes]]\npath = \"/c\"\nfiles = \"w\"\nwhen = { ports = [9] }\n";
+        let config = parse(text, Path::new("/x/pilotlight.toml")).unwrap_or_else(|e| panic!("{e}")).config;
+        let bases = [80, 8090].map(|port| Base { port: Some(port), text: format!("http://127.0.0.1:{port}") });
+        let urls: Vec<Option<String>> = config.routes.iter().map(|route| url(&bases, route)).collect();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(urls, [some("http://127.0.0.1:80/a"), some("http://127.0.0.1:8090/b"), None]);
+    }
+}
