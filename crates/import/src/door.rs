@@ -73,6 +73,15 @@ impl Routed {
     }
 }
 
+/// A host of a listener, and the site that has its requests: the first that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// None: every host that no other site of the listener has.
+    pub(crate) host: Option<String>,
+    pub(crate) door: Door,
+    pub(crate) site: usize,
+}
+
 /// A host that plain HTTP is sent away from, to TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ToTls {

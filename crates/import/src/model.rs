@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::document::{Section, Value};
-use crate::door::{Door, Routed, Site, ToTls};
+use crate::door::{Claim, Door, Routed, Site, ToTls};
 
 /// Most bytes of a file.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -122,6 +122,8 @@ pub struct Draft {
     /// Its parts that have listeners of their own.
     pub(crate) sites: Vec<Site>,
     pub(crate) to_tls: Vec<ToTls>,
+    /// Whose the hosts of each listener are; empty: of every site that has routes for them.
+    pub(crate) claims: Vec<Claim>,
     /// A host has the routes of its own sites alone, not those of less specific hosts for paths that it has not.
     pub(crate) has_whole_hosts: bool,
     options: Vec<Noted>,

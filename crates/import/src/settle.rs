@@ -10,7 +10,7 @@
 use std::ops::RangeInclusive;
 
 use crate::document::{Section, Value};
-use crate::door::{Door, From, Routed, Site, ToTls, distinct};
+use crate::door::{Claim, Door, From, Routed, Site, ToTls, distinct};
 use crate::model::Draft;
 use crate::rules::{ALL, Place};
 
@@ -46,6 +46,23 @@ impl Draft {
         self.sites.len() - 1
     }
 
+    /// Takes hosts of a listener for a site, where no site before it has them.
+    pub(crate) fn claim(&mut self, host: Option<String>, door: Door, site: usize) {
+        if !self.claims.iter().any(|claim| claim.host == host && claim.door == door) {
+            self.claims.push(Claim { host, door, site });
+        }
+    }
+
+    /// Whether a site has the requests for a host at a listener. One that no site names is free; every host that no
+    /// site names is the default's.
+    fn has_host(&self, site: usize, host: Option<&str>, door: &Door) -> bool {
+        let claim = self.claims.iter().find(|claim| claim.host.as_deref() == host && claim.door == *door);
+        match claim {
+            Some(claim) => claim.site == site,
+            None => host.is_some() || self.claims.is_empty(),
+        }
+    }
+
     /// Adds a route for the listeners of the site that was begun last. False: each of them has a route for the same
     /// host, path and `exact` already.
     pub(crate) fn route(&mut self, section: Section) -> bool {
@@ -53,9 +70,14 @@ impl Draft {
             self.routes.iter().filter(|other| place(&other.section) == place(&section)).collect();
         let site = self.sites.len().checked_sub(1);
         let own = site.map(|site| self.sites[site].doors.clone()).unwrap_or_default();
-        let is_free = |door: &Door| !of_place.iter().any(|other| other.has(door));
+        let host = match section.get("host") {
+            Some(Value::Text(host)) => Some(host.as_str()),
+            _ => None,
+        };
+        let is_ours = |door: &Door| site.is_none_or(|site| self.has_host(site, host, door));
+        let is_free = |door: &Door| is_ours(door) && !of_place.iter().any(|other| other.has(door));
         let free: Vec<Door> = own.into_iter().filter(is_free).collect();
-        if !of_place.is_empty() && free.is_empty() {
+        if (!of_place.is_empty() || site.is_some()) && free.is_empty() {
             return false;
         }
         let doors = free.into_iter().filter_map(|door| Some((site?, door)));
@@ -268,7 +290,8 @@ impl Draft {
         let redirected = Value::Text("redirect".to_owned());
         for ToTls { host, site } in std::mem::take(&mut self.to_tls) {
             let is_plain = |door: &&Door| !door.is_tls() && door.port().is_some();
-            let doors: Vec<Door> = self.sites[site].doors.iter().filter(is_plain).cloned().collect();
+            let is_ours = |door: &&Door| self.has_host(site, host.as_deref(), door);
+            let doors: Vec<Door> = self.sites[site].doors.iter().filter(is_plain).filter(is_ours).cloned().collect();
             // Hosts that have routes of their own there are not sent anywhere.
             let others: Vec<Option<Value>> = self
                 .routes
@@ -308,10 +331,11 @@ impl Draft {
 
     /// What a host has no route for is not found, where a less specific host would take it.
     fn rest_of_hosts(&mut self) {
-        let hosts = distinct(self.routes.iter().filter_map(|route| match route.section.get("host") {
+        let of_routes = self.routes.iter().filter_map(|route| match route.section.get("host") {
             Some(Value::Text(host)) => Some(host.clone()),
             _ => None,
-        }));
+        });
+        let hosts = distinct(of_routes.chain(self.claims.iter().filter_map(|claim| claim.host.clone())));
         for host in hosts {
             let mut rest = Section::default().with("host", host.as_str()).with("path", "/");
             rest.set("respond", Value::Number(404));
@@ -324,7 +348,10 @@ impl Draft {
                 }
                 Some(_) => false,
             };
-            let own = distinct(self.routes.iter().filter(|route| has(route)).flat_map(|route| route.doors.clone()));
+            let of_routes = self.routes.iter().filter(|route| has(route)).flat_map(|route| route.doors.clone());
+            let claims = self.claims.iter().filter(|claim| claim.host.as_ref() == Some(&host));
+            let is_there = |claim: &&Claim| self.sites[claim.site].doors.contains(&claim.door);
+            let own = distinct(of_routes.chain(claims.filter(is_there).map(|claim| (claim.site, claim.door.clone()))));
             let is_open = |door: &Door| {
                 let at = |is: &dyn Fn(&Routed) -> bool| self.routes.iter().any(|route| is(route) && route.has(door));
                 !at(&is_whole) && at(&is_less_specific)

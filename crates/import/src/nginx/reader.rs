@@ -56,6 +56,13 @@ pub(super) struct Zone {
     rate: Option<String>,
 }
 
+/// An address of a server, which may be the one for hosts that no server names.
+pub(super) struct Address<'a> {
+    pub(super) is_default: bool,
+    pub(super) listen: &'a Directive,
+    pub(super) server: &'a Directive,
+}
+
 #[derive(Default)]
 pub(super) struct Reader<'a> {
     pub(super) draft: Draft,
@@ -69,6 +76,8 @@ pub(super) struct Reader<'a> {
     pub(super) plain: Vec<Place>,
     /// A pattern of the server refuses requests, and may be for every path.
     pub(super) is_closed: bool,
+    /// Addresses of all servers, in their order.
+    pub(super) defaults: Vec<Address<'a>>,
     /// Some listener of the file speaks TLS.
     pub(super) has_tls: bool,
     /// Where clients' addresses come from, and in which way.
@@ -90,6 +99,8 @@ impl<'a> Reader<'a> {
                 "server" => {
                     for listen in directive.children().iter().filter(|child| child.name == "listen") {
                         self.has_tls |= listen.args.iter().any(|word| word == "ssl");
+                        let is_default = listen.args.iter().any(|word| word.starts_with("default"));
+                        self.defaults.push(Address { is_default, listen, server: directive });
                     }
                 }
                 _ => {}

@@ -2,12 +2,12 @@
 
 use crate::directive::{Directive, route_path};
 use crate::document::Value;
-use crate::door::ToTls;
+use crate::door::{Door, ToTls};
 use crate::rules::{CLOSED, Place, Rules, Target};
 
 use super::level::{Level, mapped};
 use super::program::PASSES;
-use super::reader::{Block, Reader, Server};
+use super::reader::{Address, Block, Reader, Server};
 use super::words::{Pattern, is_error, pattern, redirect};
 
 /// Why a redirect to TLS is not needed.
@@ -66,6 +66,7 @@ impl<'a> Reader<'a> {
             return self.lost_block(directive, why);
         }
         self.names(&mut server);
+        self.claim(directive, &server);
         let own = ["listen", "server_name", "location", "return", "rewrite", "if", "try_files"];
         for directive in directives.iter().filter(|one| !own.contains(&one.name.as_str())) {
             self.directive(directive, &mut level);
@@ -182,6 +183,22 @@ impl<'a> Reader<'a> {
             server.hosts.push(None);
         }
         server.hosts.dedup();
+    }
+
+    /// Takes the hosts of a server at its addresses, where no server before it has them. Those that no server names are
+    /// for the default of the address: the one that says so, else the first.
+    fn claim(&mut self, block: &Directive, server: &Server<'_>) {
+        let doors = self.draft.sites.get(server.site).map(|site| site.doors.clone()).unwrap_or_default();
+        let bare = |door: &Door| door.0.trim_start_matches("https://").to_owned();
+        for door in doors {
+            let at = |one: &&Address<'_>| listen(one.listen.arg(0)) == Some(bare(&door));
+            let said = self.defaults.iter().filter(at).find(|one| one.is_default);
+            let default = said.or_else(|| self.defaults.iter().find(at)).map(|one| one.server);
+            let is_default = default.is_none_or(|default| std::ptr::eq(default, block));
+            for host in server.hosts.iter().filter(|host| host.is_some() || is_default) {
+                self.draft.claim(host.clone(), door.clone(), server.site);
+            }
+        }
     }
 
     fn certificates(&mut self, level: &Level, server: &Server<'_>) {
@@ -388,7 +405,10 @@ impl<'a> Reader<'a> {
         }
         let exact = if place.exact { " alone" } else { "" };
         match added {
-            0 => self.draft.not_mapped(line, option, "there is a route for the same host and path already"),
+            0 => {
+                let why = "there is a route for the same host and path already, or another server has the host";
+                self.draft.not_mapped(line, option, why);
+            }
             _ => self.draft.mapped(line, option, format!("[[routes]] of {}{exact}", place.path)),
         }
     }

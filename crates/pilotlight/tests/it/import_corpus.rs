@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 use pilotlight_cli::config::parse;
 use pilotlight_cli::import::finished;
 use pilotlight_import::{Kind, Noted, import};
+use proptest::prelude::*;
 
 /// Files that the corpus has at least.
 const MIN_FILES: usize = 45;
+/// Generated files that are tried.
+const CASES: u32 = 64;
 /// A client from elsewhere.
 const STRANGER: &str = "203.0.113.77";
 
@@ -27,6 +30,8 @@ struct Route {
     denied: Vec<String>,
     /// It asks for a password, or for another server's leave, or only refuses.
     refuses_strangers: bool,
+    /// Name of the service that it leads to.
+    service: String,
 }
 
 /// The texts of a list in a line: `networks = ["a", "b"]`, of a key that may be quoted.
@@ -57,6 +62,7 @@ impl Route {
                 "path" => route.path = text.to_owned(),
                 "exact" => route.is_exact = value == "true",
                 "respond" => route.refuses_strangers = true,
+                "service" => route.service = text.to_owned(),
                 "when" => {
                     route.ports = list(line, "ports").iter().filter_map(|port| port.parse().ok()).collect();
                     route.methods = list(line, "methods");
@@ -106,29 +112,43 @@ fn has(network: &str, client: &str) -> bool {
     part(address) == part(client)
 }
 
-/// Whether a result answers a request, which is written like those of the corpus.
-fn is_open(toml: &str, request: &str) -> bool {
-    let mut words = request.split_whitespace();
-    let (at, host, path) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
-    let (client, at) = at.split_once('@').unwrap_or(("", at));
-    let (address, port) = at.rsplit_once(':').unwrap_or(("", at));
-    let client = match (client, address.starts_with("127.")) {
-        ("", true) => "127.0.0.1",
-        ("", false) => STRANGER,
-        (client, _) => client,
-    };
-    let listens = list(toml, "listen").iter().any(|listen| {
-        let bare = listen.split("://").last().unwrap();
-        let (own, own_port) = bare.rsplit_once(':').unwrap_or((bare, ""));
-        let is_address = match address {
-            "" => !own.starts_with("127.") && !own.ends_with("localhost"),
-            address => own == address || own == "0.0.0.0",
+/// What a result listens at, and its routes.
+struct Answers {
+    listen: Vec<String>,
+    routes: Vec<Route>,
+}
+
+impl Answers {
+    fn of(toml: &str) -> Self {
+        let routes = toml.split("\n[[routes]]\n").skip(1).map(Route::read).collect();
+        Self { listen: list(toml, "listen"), routes }
+    }
+
+    /// The service whose route answers a request, which is written like those of the corpus; empty for files and
+    /// redirects.
+    fn by(&self, request: &str) -> Option<&str> {
+        let mut words = request.split_whitespace();
+        let (at, host, path) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        let (client, at) = at.split_once('@').unwrap_or(("", at));
+        let (address, port) = at.rsplit_once(':').unwrap_or(("", at));
+        let client = match (client, address.starts_with("127.")) {
+            ("", true) => "127.0.0.1",
+            ("", false) => STRANGER,
+            (client, _) => client,
         };
-        own_port == port && is_address
-    });
-    let routes = toml.split("\n[[routes]]\n").skip(1).map(Route::read).collect::<Vec<_>>();
-    let taking = routes.iter().rev().filter(|route| route.takes(port.parse().ok(), host, path));
-    listens && taking.max_by_key(|route| route.rank()).is_some_and(|route| route.admits(client))
+        let listens = self.listen.iter().any(|listen| {
+            let bare = listen.split("://").last().unwrap();
+            let (own, own_port) = bare.rsplit_once(':').unwrap_or((bare, ""));
+            let is_address = match address {
+                "" => !own.starts_with("127.") && !own.ends_with("localhost"),
+                address => own == address || own == "0.0.0.0",
+            };
+            own_port == port && is_address
+        });
+        let taking = self.routes.iter().rev().filter(|route| route.takes(port.parse().ok(), host, path));
+        let route = taking.max_by_key(|route| route.rank()).filter(|route| listens && route.admits(client))?;
+        Some(&route.service)
+    }
 }
 
 /// Lines that say something and are named nowhere.
@@ -188,11 +208,12 @@ fn each_line_of_the_corpus_is_accounted_for_and_nothing_is_open_that_was_closed(
             wrong
                 .extend(unnamed(kind, &text, &imported.options).iter().map(|line| format!("{file}:{line}: not named")));
             let before = wrong.len();
+            let answers = Answers::of(&imported.toml);
             for line in text.lines().map(|line| line.trim_start_matches(['#', '/', ';', ' '])) {
                 let (word, request) = line.split_once(": ").unwrap_or((line, ""));
                 let is_right = match word {
-                    "open" => is_open(&imported.toml, request),
-                    "closed" => !is_open(&imported.toml, request),
+                    "open" => answers.by(request).is_some(),
+                    "closed" => answers.by(request).is_none(),
                     "named" => {
                         let named = imported.options.iter().map(|noted| format!("{noted:?}"));
                         named.into_iter().any(|noted| noted.contains("NotMapped") && noted.contains(request))
@@ -211,4 +232,148 @@ fn each_line_of_the_corpus_is_accounted_for_and_nothing_is_open_that_was_closed(
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(files >= MIN_FILES, "{files}");
+}
+
+/// What a location of a generated server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    Proxies,
+    ProxiesForTheOffice,
+    DeniesAll,
+    IsInternal,
+    Answers404,
+}
+
+/// A generated server of nginx.
+#[derive(Clone, Debug)]
+struct Server {
+    listens: Vec<&'static str>,
+    name: Option<&'static str>,
+    locations: Vec<(&'static str, Does)>,
+}
+
+const LOCATIONS: [&str; 4] = ["/", "/x/", "/x/y/", "= /e"];
+const PATHS: [&str; 6] = ["/", "/z", "/x/1", "/x/y/1", "/e", "/e/1"];
+const HOSTS: [&str; 4] = ["a.example", "b.example", "deep.wild.example", "other.example"];
+const OFFICE: &str = "10.1.1.1";
+
+/// Number of the service of a location: that of its server and its own.
+fn upstream(server: usize, location: usize) -> String {
+    format!("port-{}", 3000 + server * 10 + location)
+}
+
+impl Server {
+    fn text(&self, number: usize) -> String {
+        let mut text = "server {\n".to_owned();
+        self.listens.iter().for_each(|listen| text.push_str(&format!("    listen {listen};\n")));
+        self.name.iter().for_each(|name| text.push_str(&format!("    server_name {name};\n")));
+        for (at, (path, does)) in self.locations.iter().enumerate() {
+            let pass = format!("proxy_pass http://127.0.0.1:{};", 3000 + number * 10 + at);
+            let inside = match does {
+                Does::Proxies => pass,
+                Does::ProxiesForTheOffice => format!("allow 10.0.0.0/8; deny all; {pass}"),
+                Does::DeniesAll => format!("deny all; {pass}"),
+                Does::IsInternal => format!("internal; {pass}"),
+                Does::Answers404 => "return 404;".to_owned(),
+            };
+            text.push_str(&format!("    location {path} {{ {inside} }}\n"));
+        }
+        text + "}\n"
+    }
+
+    fn listens_at(&self, address: &str) -> bool {
+        self.listens.contains(&address)
+    }
+
+    /// The service that answers a client; none: the request is refused, or there is no location.
+    fn answers(&self, number: usize, path: &str, client: &str) -> Option<String> {
+        let matches = |(_, (location, _)): &(usize, &(&str, Does))| match location.strip_prefix("= ") {
+            Some(exact) => exact == path,
+            None => path.starts_with(location),
+        };
+        let rank = |(_, (location, _)): &(usize, &(&str, Does))| (location.starts_with("= "), location.len());
+        let (at, (_, does)) = self.locations.iter().enumerate().filter(matches).max_by_key(rank)?;
+        let is_let_in = match does {
+            Does::Proxies => true,
+            Does::ProxiesForTheOffice => has("10.0.0.0/8", client),
+            Does::DeniesAll | Does::IsInternal | Does::Answers404 => false,
+        };
+        is_let_in.then(|| upstream(number, at))
+    }
+}
+
+/// The server that nginx gives a request at an address of a port to: that of the most specific address, then of the
+/// host; and whether that has the host, or says that it takes any.
+fn nginx<'a>(servers: &'a [Server], address: &str, port: &str, host: &str) -> Option<(usize, &'a Server, bool)> {
+    let numbered: Vec<(usize, &Server)> = servers.iter().enumerate().collect();
+    let specific = format!("{address}:{port}");
+    let at: Vec<(usize, &Server)> = match numbered.iter().any(|(_, server)| server.listens_at(&specific)) {
+        true => numbered.into_iter().filter(|(_, server)| server.listens_at(&specific)).collect(),
+        false => numbered.into_iter().filter(|(_, server)| server.listens_at(port)).collect(),
+    };
+    let named = |name: Option<&str>| at.iter().find(|(_, server)| server.name == name);
+    let of_host =
+        named(Some(host)).or_else(|| named(Some("*.wild.example")).filter(|_| host.ends_with(".wild.example")));
+    let (number, server) = of_host.or_else(|| at.first())?;
+    Some((*number, server, of_host.is_some() || server.name.is_none()))
+}
+
+fn servers() -> impl Strategy<Value = Vec<Server>> {
+    let listen =
+        prop::sample::select(vec!["80", "8090", "127.0.0.1:80", "127.0.0.1:8090", "10.0.0.5:80", "10.0.0.5:8090"]);
+    let name = prop::sample::select(vec![None, Some("a.example"), Some("b.example"), Some("*.wild.example")]);
+    let does = prop::sample::select(vec![
+        Does::Proxies,
+        Does::Proxies,
+        Does::ProxiesForTheOffice,
+        Does::DeniesAll,
+        Does::IsInternal,
+        Does::Answers404,
+    ]);
+    let locations = prop::collection::btree_map(prop::sample::select(LOCATIONS.to_vec()), does, 0..4);
+    let server = (prop::collection::btree_set(listen, 1..3), name, locations).prop_map(|(listens, name, locations)| {
+        Server { listens: listens.into_iter().collect(), name, locations: locations.into_iter().collect() }
+    });
+    prop::collection::vec(server, 1..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+    /// Whatever the servers of a file are: a request that the result answers is answered by the same location there, at
+    /// the same address, or at another one of the port that this client can connect to as well.
+    #[test]
+    fn no_request_is_answered_that_nginx_refuses(servers in servers()) {
+        let text: String = servers.iter().enumerate().map(|(number, server)| server.text(number)).collect();
+        let toml = finished(&import(Kind::Nginx, &text).unwrap(), "the example").toml;
+        let answers = Answers::of(&toml);
+        let are_plain = servers.iter().all(|server| server.listens.iter().all(|listen| !listen.contains(':')));
+        for (address, client) in [
+            ("203.0.113.1", STRANGER),
+            ("203.0.113.1", OFFICE),
+            ("10.0.0.5", STRANGER),
+            ("10.0.0.5", OFFICE),
+            ("127.0.0.1", "127.0.0.1"),
+        ] {
+            for (port, host, path) in cases() {
+                let found = answers.by(&format!("{client}@{address}:{port} {host} {path}"));
+                let at = |address: &str| {
+                    let (number, server, _) = nginx(&servers, address, port, host)?;
+                    server.answers(number, path, client)
+                };
+                let is_right = found.is_none()
+                    || [address, "203.0.113.1"].iter().any(|address| at(address).as_deref() == found)
+                    || client == "127.0.0.1" && at("10.0.0.5").as_deref() == found;
+                prop_assert!(is_right, "{client} at {address}:{port} {host}{path}: {found:?}\n{text}\n{toml}");
+                // Where ports say it all, nothing is lost of a host that a server names.
+                let is_said = nginx(&servers, address, port, host).is_some_and(|(.., is_said)| is_said);
+                let is_lost = are_plain && is_said && at(address).as_deref() != found;
+                prop_assert!(!is_lost, "{client} at {address}:{port} {host}{path} is lost: {found:?}\n{text}\n{toml}");
+            }
+        }
+    }
+}
+
+fn cases() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let hosts = HOSTS.iter().flat_map(|host| PATHS.iter().map(move |path| (*host, *path)));
+    hosts.flat_map(|(host, path)| ["80", "8090"].map(|port| (port, host, path)))
 }
