@@ -1,12 +1,15 @@
 //! NGINX Unit: the JSON document of its configuration.
 
 mod application;
+mod order;
 
 use crate::document::{Section, Value};
 use crate::json::{self, Json, Kind};
 use crate::model::{Became, Draft, ImportError};
 use crate::rules::{BEYOND, MAX_SERVERS, MAX_WEIGHT, Servers};
 use crate::settings::{address, seconds, short};
+
+use order::{Placed, Step, placed};
 
 const OWN: &str = "the gateway and its supervisor do this themselves";
 /// Steps of routes that lead to further routes.
@@ -18,7 +21,8 @@ pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
     if !matches!(document.value, Kind::Table(_)) {
         return Err(ImportError { line: 1, message: "a JSON object is expected".to_owned() });
     }
-    let mut reader = Reader { draft: Draft::default(), document: &document, steps: 0, read: Vec::new() };
+    let mut reader =
+        Reader { draft: Draft::default(), document: &document, steps: 0, read: Vec::new(), added: Vec::new() };
     // Applications first: routes name their services.
     for (name, value) in document.table() {
         match name.as_str() {
@@ -53,6 +57,8 @@ struct Reader<'a> {
     steps: usize,
     /// Steps that some listener leads to.
     read: Vec<&'a Json>,
+    /// Routes of the listener that is read, in the order of their steps.
+    added: Vec<Step>,
 }
 
 impl<'a> Reader<'a> {
@@ -83,6 +89,7 @@ impl<'a> Reader<'a> {
                     Some(target) => {
                         let target = target.to_owned();
                         self.pass(one, &target, &Section::default().with("path", "/"));
+                        self.place_routes();
                     }
                     None => self.not_mapped(one, key, "it is no text"),
                 },
@@ -146,6 +153,10 @@ impl<'a> Reader<'a> {
                     }
                     self.step(step, route);
                 }
+                // Requests that none of them takes are not found, whatever steps come after the one that led here.
+                let mut rest = route.clone();
+                rest.set("respond", Value::Number(404));
+                self.added.push(Step { noted: None, route: rest });
             }
             _ => self.not_mapped(from, "pass", "it leads to nothing that is known"),
         }
@@ -182,11 +193,23 @@ impl<'a> Reader<'a> {
     }
 
     fn add(&mut self, from: &Json, option: &str, route: Section) {
-        let is_new = self.draft.route(route);
-        if is_new {
-            self.mapped(from, option, "a route");
-        } else {
-            self.not_mapped(from, option, "there is a route for the same host and path already");
+        self.added.push(Step { noted: Some((from.line, option.to_owned())), route });
+    }
+
+    /// Adds the routes of a listener, when all its steps have been read.
+    fn place_routes(&mut self) {
+        let steps = std::mem::take(&mut self.added);
+        for (number, placed) in placed(&steps) {
+            let is_there = match placed {
+                Placed::Route(route) => self.draft.route(route),
+                Placed::Hidden => false,
+            };
+            let Some((line, option)) = steps[number].noted.clone() else { continue };
+            let became = match is_there {
+                true => Became::Mapped("a route".to_owned()),
+                false => Became::NotMapped("an earlier step has its requests".to_owned()),
+            };
+            self.draft.note(line, option, became);
         }
     }
 
