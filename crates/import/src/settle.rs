@@ -100,6 +100,29 @@ impl Draft {
         }
     }
 
+    /// Takes away the routes of a site that are below one of these patterns, which have their requests in turn; but for
+    /// those of `plain` places. Returns their paths.
+    pub(crate) fn without_overtaken(&mut self, site: usize, patterns: &[Place], plain: &[Place]) -> Vec<String> {
+        let place_of = |section: &Section| match section.get("path") {
+            Some(Value::Text(path)) => Place { path: path.clone(), exact: section.get("exact").is_some() },
+            _ => Place::root(),
+        };
+        let is_overtaken = |place: &Place| {
+            let own = patterns.iter().position(|pattern| pattern == place).unwrap_or(patterns.len());
+            !plain.contains(place) && patterns[..own].iter().any(|pattern| pattern != place && pattern.covers(place))
+        };
+        let mut lost = Vec::new();
+        for route in &mut self.routes {
+            let place = place_of(&route.section);
+            if is_overtaken(&place) && route.doors.iter().any(|(of, _)| *of == site) {
+                route.doors.retain(|(of, _)| *of != site);
+                lost.push(place.path);
+            }
+        }
+        self.routes.retain(|route| !route.doors.is_empty());
+        lost
+    }
+
     /// Closes a place, and all routes that are below it, to everybody.
     pub(crate) fn close_below(&mut self, place: &Place) {
         let everybody = Value::List(ALL.map(str::to_owned).to_vec());

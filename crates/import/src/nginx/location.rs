@@ -7,7 +7,7 @@ use crate::rules::{BEYOND, CLOSED, Place, Rules, Servers, Target, below, name_of
 use super::level::Level;
 use super::program::rewritten;
 use super::reader::{Block, Reader, Server};
-use super::server::TO_TLS;
+use super::server::{TO_TLS, locations};
 use super::words::{Pattern, endings, forbids, pattern};
 use crate::pattern::{closed_by, simple_location};
 
@@ -34,7 +34,11 @@ impl<'a> Reader<'a> {
             [modifier, path] if modifier == "=" => plain(path, true),
             [modifier, path] if modifier == "^~" => plain(path, false),
             [modifier, text] if modifier.starts_with('~') => match simple_location(text) {
-                Some((path, exact)) => Some(Place { path, exact }),
+                Some((path, exact)) => {
+                    let place = Place { path, exact };
+                    self.patterns.push(place.clone());
+                    Some(place)
+                }
                 None => return self.by_pattern(directive, server, text),
             },
             _ => None,
@@ -60,7 +64,7 @@ impl<'a> Reader<'a> {
         level.is_plain &= own.is_none();
         let inner = Server { hosts: server.hosts.clone(), scripts: own.or(server.scripts), ..*server };
         let server = &inner;
-        for child in children.iter().filter(|child| child.name == "location") {
+        for child in locations(children) {
             if !self.is_handled(child) {
                 self.location(child, server, &level, &place.path);
             }
@@ -80,7 +84,7 @@ impl<'a> Reader<'a> {
             let why = "no client gets it; `cgi.sendfile` is for programs that name its files by X-Accel-Redirect";
             self.draft.not_mapped(internal.line, format!("{label} internal"), why);
         }
-        if directive.arg(0) == "^~" {
+        if matches!(directive.arg(0), "^~" | "=") {
             self.plain.push(place.clone());
         }
         let is_open_ended = !place.exact && !directive.args.last().is_some_and(|text| text.ends_with(['/', '$']));
@@ -386,6 +390,7 @@ impl<'a> Reader<'a> {
             false => format!("a route goes by its path, not by a pattern; {CLOSED}"),
         };
         self.each_line(directive, &mut |reader, one| reader.draft.not_mapped(one.line, one.label(), why.as_str()));
+        self.patterns.extend(places.iter().cloned());
         for place in places {
             match place == Place::root() {
                 true => self.is_closed = true,

@@ -74,6 +74,8 @@ pub(super) struct Reader<'a> {
     pub(super) handled: Vec<&'a Directive>,
     /// Places of the server that patterns do not count for.
     pub(super) plain: Vec<Place>,
+    /// Places of the server's patterns, in their order: they come before plain paths, however long those are.
+    pub(super) patterns: Vec<Place>,
     /// A pattern of the server refuses requests, and may be for every path.
     pub(super) is_closed: bool,
     /// Addresses of all servers, in their order.

@@ -13,6 +13,18 @@ use super::words::{Pattern, is_error, pattern, redirect};
 /// Why a redirect to TLS is not needed.
 pub(super) const TO_TLS: &str = "plain HTTP is sent to TLS where a route of the host has it";
 
+/// Locations in the order in which nginx looks at those of one path: patterns come before plain paths, but not before
+/// `^~` and `=`.
+pub(super) fn locations(directives: &[Directive]) -> Vec<&Directive> {
+    let mut all: Vec<&Directive> = directives.iter().filter(|one| one.name == "location").collect();
+    all.sort_by_key(|one| match one.arg(0) {
+        "^~" | "=" => 0,
+        modifier if modifier.starts_with('~') => 1,
+        _ => 2,
+    });
+    all
+}
+
 /// Whether FastCGI executes files of this server, or PHP is an index.
 fn has_programs(directives: &[Directive]) -> bool {
     directives.iter().any(|one| {
@@ -59,7 +71,7 @@ impl<'a> Reader<'a> {
             has_programs: has_programs(directives),
             scripts: None,
         };
-        (self.plain, self.is_closed) = (Vec::new(), false);
+        (self.plain, self.patterns, self.is_closed) = (Vec::new(), Vec::new(), false);
         level.has_scripts = has_pass(directives);
         if !self.addresses(directive, &mut server) {
             let why = "the addresses of its server cannot be mapped, and it must not be reached at others";
@@ -84,19 +96,23 @@ impl<'a> Reader<'a> {
             return;
         }
         server.scripts = self.scripts(directives, &level);
-        for directive in directives {
-            match directive.name.as_str() {
-                "location" if self.is_handled(directive) => {}
-                "location" => self.location(directive, &server, &level, "/"),
-                "rewrite" => self.rewrite(directive, &server, &level),
-                _ => {}
+        for directive in directives.iter().filter(|one| one.name == "rewrite") {
+            self.rewrite(directive, &server, &level);
+        }
+        for directive in locations(directives) {
+            if !self.is_handled(directive) {
+                self.location(directive, &server, &level, "/");
             }
         }
         self.rest_of_server(&server, &level, directive.line);
         self.scripts_are_read(server.scripts, directives);
+        let (plain, patterns) = (std::mem::take(&mut self.plain), std::mem::take(&mut self.patterns));
         if self.is_closed {
-            let plain = std::mem::take(&mut self.plain);
             self.draft.close(server.site, &plain);
+        }
+        for path in self.draft.without_overtaken(server.site, &patterns, &plain) {
+            let why = "the pattern of another location has its requests";
+            self.draft.not_mapped(directive.line, format!("location {path}"), why);
         }
     }
 

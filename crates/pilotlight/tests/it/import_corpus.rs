@@ -252,8 +252,8 @@ struct Server {
     locations: Vec<(&'static str, Does)>,
 }
 
-const LOCATIONS: [&str; 4] = ["/", "/x/", "/x/y/", "= /e"];
-const PATHS: [&str; 6] = ["/", "/z", "/x/1", "/x/y/1", "/e", "/e/1"];
+const LOCATIONS: [&str; 6] = ["/", "/x/", "/x/y/", "= /e", "~ ^/x/", "^~ /x/w/"];
+const PATHS: [&str; 7] = ["/", "/z", "/x/1", "/x/y/1", "/x/w/1", "/e", "/e/1"];
 const HOSTS: [&str; 4] = ["a.example", "b.example", "deep.wild.example", "other.example"];
 const OFFICE: &str = "10.1.1.1";
 
@@ -287,18 +287,25 @@ impl Server {
 
     /// The service that answers a client; none: the request is refused, or there is no location.
     fn answers(&self, number: usize, path: &str, client: &str) -> Option<String> {
-        let matches = |(_, (location, _)): &(usize, &(&str, Does))| match location.strip_prefix("= ") {
-            Some(exact) => exact == path,
+        // An exact path, else the longest one; a pattern comes before that unless it says `^~`.
+        let matches = |(_, (location, _)): &(usize, &(&str, Does))| match location.split_once(' ') {
+            Some(("=", exact)) => exact == path,
+            Some((_, prefix)) => path.starts_with(prefix.trim_start_matches('^')),
             None => path.starts_with(location),
         };
-        let rank = |(_, (location, _)): &(usize, &(&str, Does))| (location.starts_with("= "), location.len());
-        let (at, (_, does)) = self.locations.iter().enumerate().filter(matches).max_by_key(rank)?;
+        let all: Vec<(usize, &(&str, Does))> = self.locations.iter().enumerate().filter(matches).collect();
+        let begins = |word: &str| all.iter().find(|(_, (location, _))| location.starts_with(word));
+        let longest = all.iter().filter(|(_, (location, _))| !location.starts_with('~'));
+        let longest = longest.max_by_key(|(_, (location, _))| location.trim_start_matches("^~ ").len());
+        let is_final = longest.is_some_and(|(_, (location, _))| location.starts_with("^~"));
+        let pattern = begins("~").filter(|_| !is_final);
+        let (at, (_, does)) = begins("=").or(pattern).or(longest)?;
         let is_let_in = match does {
             Does::Proxies => true,
             Does::ProxiesForTheOffice => has("10.0.0.0/8", client),
             Does::DeniesAll | Does::IsInternal | Does::Answers404 => false,
         };
-        is_let_in.then(|| upstream(number, at))
+        is_let_in.then(|| upstream(number, *at))
     }
 }
 
