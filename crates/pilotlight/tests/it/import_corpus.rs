@@ -384,3 +384,68 @@ fn cases() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let hosts = HOSTS.iter().flat_map(|host| PATHS.iter().map(move |path| (*host, *path)));
     hosts.flat_map(|(host, path)| ["80", "8090"].map(|port| (port, host, path)))
 }
+
+/// A generated step of Unit.
+#[derive(Clone, Debug)]
+struct UnitStep {
+    uri: Option<&'static str>,
+    host: Option<&'static str>,
+    source: Option<&'static str>,
+    /// It takes POST alone.
+    is_post: bool,
+    refuses: bool,
+}
+
+impl UnitStep {
+    fn text(&self, number: usize) -> String {
+        let mut conditions = Vec::new();
+        for (key, value) in [("uri", self.uri), ("host", self.host), ("source", self.source)] {
+            conditions.extend(value.map(|value| format!("\"{key}\": \"{value}\"")));
+        }
+        conditions.extend(self.is_post.then(|| "\"method\": \"POST\"".to_owned()));
+        let action = match self.refuses {
+            true => "\"return\": 403".to_owned(),
+            false => format!("\"proxy\": \"http://127.0.0.1:{}\"", 3000 + number),
+        };
+        format!("{{ \"match\": {{ {} }}, \"action\": {{ {action} }} }}", conditions.join(", "))
+    }
+
+    fn takes(&self, host: &str, path: &str, client: &str) -> bool {
+        let is_path = self.uri.is_none_or(|uri| match uri.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == uri,
+        });
+        let is_host =
+            self.host.is_none_or(|own| own == host || own.strip_prefix('*').is_some_and(|end| host.ends_with(end)));
+        is_path && is_host && self.source.is_none_or(|network| has(network, client)) && !self.is_post
+    }
+}
+
+fn unit_steps() -> impl Strategy<Value = Vec<UnitStep>> {
+    let uri = prop::sample::select(vec![None, Some("/*"), Some("/x/*"), Some("/x/y/*"), Some("/e")]);
+    let host = prop::sample::select(vec![None, None, Some("a.example"), Some("*.wild.example")]);
+    let source = prop::sample::select(vec![None, None, Some("10.0.0.0/8")]);
+    let step = (uri, host, source, prop::bool::weighted(0.1), any::<bool>());
+    let step = step.prop_map(|(uri, host, source, is_post, refuses)| UnitStep { uri, host, source, is_post, refuses });
+    prop::collection::vec(step, 0..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+    /// Whatever the steps of a listener are: no request is answered that Unit refuses or finds no step for.
+    #[test]
+    fn no_request_is_answered_that_unit_refuses(steps in unit_steps()) {
+        let routes: Vec<String> = steps.iter().enumerate().map(|(number, step)| step.text(number)).collect();
+        let text = format!("{{ \"listeners\": {{ \"*:80\": {{ \"pass\": \"routes\" }} }}, \"routes\": [ {} ] }}", routes.join(",\n"));
+        let toml = finished(&import(Kind::Unit, &text).unwrap(), "the example").toml;
+        let answers = Answers::of(&toml);
+        for client in [STRANGER, OFFICE] {
+            for (_, host, path) in cases().filter(|(port, ..)| *port == "80") {
+                let found = answers.by(&format!("{client}@80 {host} {path}"));
+                let first = steps.iter().find(|step| step.takes(host, path, client));
+                let is_open = first.is_some_and(|step| !step.refuses);
+                prop_assert!(found.is_none() || is_open, "{client} at {host}{path}: {found:?}\n{text}\n{toml}");
+            }
+        }
+    }
+}
