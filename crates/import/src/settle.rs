@@ -53,14 +53,10 @@ impl Draft {
         }
     }
 
-    /// Whether a site has the requests for a host at a listener. One that no site names is free; every host that no
-    /// site names is the default's.
+    /// Whether a site has the requests for a host at a listener. One that no site has claimed is free.
     fn has_host(&self, site: usize, host: Option<&str>, door: &Door) -> bool {
         let claim = self.claims.iter().find(|claim| claim.host.as_deref() == host && claim.door == *door);
-        match claim {
-            Some(claim) => claim.site == site,
-            None => host.is_some() || self.claims.is_empty(),
-        }
+        claim.is_none_or(|claim| claim.site == site)
     }
 
     /// Adds a route for the listeners of the site that was begun last. False: each of them has a route for the same

@@ -106,7 +106,10 @@ impl Reader {
             }
             let hosts: Vec<Option<String>> = together.iter().map(|part| part.host.clone()).collect();
             let place = Place { path: first.path.clone(), exact: false };
-            self.draft.site(site.line..=site.last_line(), label(site), first.doors.clone());
+            let number = self.draft.site(site.line..=site.last_line(), label(site), first.doors.clone());
+            for host in hosts.iter().filter(|_| place == Place::root()) {
+                first.doors.iter().for_each(|door| self.draft.claim(host.clone(), door.clone(), number));
+            }
             self.scope(&hosts, &place, &level, site.children());
         }
     }

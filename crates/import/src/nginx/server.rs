@@ -211,8 +211,10 @@ impl<'a> Reader<'a> {
             let said = self.defaults.iter().filter(at).find(|one| one.is_default);
             let default = said.or_else(|| self.defaults.iter().find(at)).map(|one| one.server);
             let is_default = default.is_none_or(|default| std::ptr::eq(default, block));
-            for host in server.hosts.iter().filter(|host| host.is_some() || is_default) {
-                self.draft.claim(host.clone(), door.clone(), server.site);
+            // The default has them, whether it has routes for them or not.
+            let others = is_default.then_some(None);
+            for host in server.hosts.iter().filter(|host| host.is_some()).cloned().chain(others) {
+                self.draft.claim(host, door.clone(), server.site);
             }
         }
     }

@@ -9,14 +9,11 @@ use std::path::{Path, PathBuf};
 use pilotlight_cli::config::parse;
 use pilotlight_cli::import::finished;
 use pilotlight_import::{Kind, Noted, import};
-use proptest::prelude::*;
 
 /// Files that the corpus has at least.
 const MIN_FILES: usize = 45;
-/// Generated files that are tried.
-const CASES: u32 = 64;
 /// A client from elsewhere.
-const STRANGER: &str = "203.0.113.77";
+pub(crate) const STRANGER: &str = "203.0.113.77";
 
 /// A route of a result, as far as it says who gets there.
 #[derive(Debug, Default)]
@@ -104,7 +101,8 @@ impl Route {
     }
 }
 
-fn has(network: &str, client: &str) -> bool {
+/// Whether a client is in a network of IPv4.
+pub(crate) fn has(network: &str, client: &str) -> bool {
     let (address, bits) = network.split_once('/').unwrap_or((network, "32"));
     let (Ok(address), Ok(client)) = (address.parse::<Ipv4Addr>(), client.parse::<Ipv4Addr>()) else { return false };
     let bits: u32 = bits.parse().unwrap();
@@ -113,20 +111,20 @@ fn has(network: &str, client: &str) -> bool {
 }
 
 /// What a result listens at, and its routes.
-struct Answers {
+pub(crate) struct Answers {
     listen: Vec<String>,
     routes: Vec<Route>,
 }
 
 impl Answers {
-    fn of(toml: &str) -> Self {
+    pub(crate) fn of(toml: &str) -> Self {
         let routes = toml.split("\n[[routes]]\n").skip(1).map(Route::read).collect();
         Self { listen: list(toml, "listen"), routes }
     }
 
     /// The service whose route answers a request, which is written like those of the corpus; empty for files and
     /// redirects.
-    fn by(&self, request: &str) -> Option<&str> {
+    pub(crate) fn by(&self, request: &str) -> Option<&str> {
         let mut words = request.split_whitespace();
         let (at, host, path) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
         let (client, at) = at.split_once('@').unwrap_or(("", at));
@@ -232,220 +230,4 @@ fn each_line_of_the_corpus_is_accounted_for_and_nothing_is_open_that_was_closed(
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(files >= MIN_FILES, "{files}");
-}
-
-/// What a location of a generated server does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
-    Proxies,
-    ProxiesForTheOffice,
-    DeniesAll,
-    IsInternal,
-    Answers404,
-}
-
-/// A generated server of nginx.
-#[derive(Clone, Debug)]
-struct Server {
-    listens: Vec<&'static str>,
-    name: Option<&'static str>,
-    locations: Vec<(&'static str, Does)>,
-}
-
-const LOCATIONS: [&str; 6] = ["/", "/x/", "/x/y/", "= /e", "~ ^/x/", "^~ /x/w/"];
-const PATHS: [&str; 7] = ["/", "/z", "/x/1", "/x/y/1", "/x/w/1", "/e", "/e/1"];
-const HOSTS: [&str; 4] = ["a.example", "b.example", "deep.wild.example", "other.example"];
-const OFFICE: &str = "10.1.1.1";
-
-/// Number of the service of a location: that of its server and its own.
-fn upstream(server: usize, location: usize) -> String {
-    format!("port-{}", 3000 + server * 10 + location)
-}
-
-impl Server {
-    fn text(&self, number: usize) -> String {
-        let mut text = "server {\n".to_owned();
-        self.listens.iter().for_each(|listen| text.push_str(&format!("    listen {listen};\n")));
-        self.name.iter().for_each(|name| text.push_str(&format!("    server_name {name};\n")));
-        for (at, (path, does)) in self.locations.iter().enumerate() {
-            let pass = format!("proxy_pass http://127.0.0.1:{};", 3000 + number * 10 + at);
-            let inside = match does {
-                Does::Proxies => pass,
-                Does::ProxiesForTheOffice => format!("allow 10.0.0.0/8; deny all; {pass}"),
-                Does::DeniesAll => format!("deny all; {pass}"),
-                Does::IsInternal => format!("internal; {pass}"),
-                Does::Answers404 => "return 404;".to_owned(),
-            };
-            text.push_str(&format!("    location {path} {{ {inside} }}\n"));
-        }
-        text + "}\n"
-    }
-
-    fn listens_at(&self, address: &str) -> bool {
-        self.listens.contains(&address)
-    }
-
-    /// The service that answers a client; none: the request is refused, or there is no location.
-    fn answers(&self, number: usize, path: &str, client: &str) -> Option<String> {
-        // An exact path, else the longest one; a pattern comes before that unless it says `^~`.
-        let matches = |(_, (location, _)): &(usize, &(&str, Does))| match location.split_once(' ') {
-            Some(("=", exact)) => exact == path,
-            Some((_, prefix)) => path.starts_with(prefix.trim_start_matches('^')),
-            None => path.starts_with(location),
-        };
-        let all: Vec<(usize, &(&str, Does))> = self.locations.iter().enumerate().filter(matches).collect();
-        let begins = |word: &str| all.iter().find(|(_, (location, _))| location.starts_with(word));
-        let longest = all.iter().filter(|(_, (location, _))| !location.starts_with('~'));
-        let longest = longest.max_by_key(|(_, (location, _))| location.trim_start_matches("^~ ").len());
-        let is_final = longest.is_some_and(|(_, (location, _))| location.starts_with("^~"));
-        let pattern = begins("~").filter(|_| !is_final);
-        let (at, (_, does)) = begins("=").or(pattern).or(longest)?;
-        let is_let_in = match does {
-            Does::Proxies => true,
-            Does::ProxiesForTheOffice => has("10.0.0.0/8", client),
-            Does::DeniesAll | Does::IsInternal | Does::Answers404 => false,
-        };
-        is_let_in.then(|| upstream(number, *at))
-    }
-}
-
-/// The server that nginx gives a request at an address of a port to: that of the most specific address, then of the
-/// host; and whether that has the host, or says that it takes any.
-fn nginx<'a>(servers: &'a [Server], address: &str, port: &str, host: &str) -> Option<(usize, &'a Server, bool)> {
-    let numbered: Vec<(usize, &Server)> = servers.iter().enumerate().collect();
-    let specific = format!("{address}:{port}");
-    let at: Vec<(usize, &Server)> = match numbered.iter().any(|(_, server)| server.listens_at(&specific)) {
-        true => numbered.into_iter().filter(|(_, server)| server.listens_at(&specific)).collect(),
-        false => numbered.into_iter().filter(|(_, server)| server.listens_at(port)).collect(),
-    };
-    let named = |name: Option<&str>| at.iter().find(|(_, server)| server.name == name);
-    let of_host =
-        named(Some(host)).or_else(|| named(Some("*.wild.example")).filter(|_| host.ends_with(".wild.example")));
-    let (number, server) = of_host.or_else(|| at.first())?;
-    Some((*number, server, of_host.is_some() || server.name.is_none()))
-}
-
-fn servers() -> impl Strategy<Value = Vec<Server>> {
-    let listen =
-        prop::sample::select(vec!["80", "8090", "127.0.0.1:80", "127.0.0.1:8090", "10.0.0.5:80", "10.0.0.5:8090"]);
-    let name = prop::sample::select(vec![None, Some("a.example"), Some("b.example"), Some("*.wild.example")]);
-    let does = prop::sample::select(vec![
-        Does::Proxies,
-        Does::Proxies,
-        Does::ProxiesForTheOffice,
-        Does::DeniesAll,
-        Does::IsInternal,
-        Does::Answers404,
-    ]);
-    let locations = prop::collection::btree_map(prop::sample::select(LOCATIONS.to_vec()), does, 0..4);
-    let server = (prop::collection::btree_set(listen, 1..3), name, locations).prop_map(|(listens, name, locations)| {
-        Server { listens: listens.into_iter().collect(), name, locations: locations.into_iter().collect() }
-    });
-    prop::collection::vec(server, 1..5)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(CASES))]
-    /// Whatever the servers of a file are: a request that the result answers is answered by the same location there, at
-    /// the same address, or at another one of the port that this client can connect to as well.
-    #[test]
-    fn no_request_is_answered_that_nginx_refuses(servers in servers()) {
-        let text: String = servers.iter().enumerate().map(|(number, server)| server.text(number)).collect();
-        let toml = finished(&import(Kind::Nginx, &text).unwrap(), "the example").toml;
-        let answers = Answers::of(&toml);
-        let are_plain = servers.iter().all(|server| server.listens.iter().all(|listen| !listen.contains(':')));
-        for (address, client) in [
-            ("203.0.113.1", STRANGER),
-            ("203.0.113.1", OFFICE),
-            ("10.0.0.5", STRANGER),
-            ("10.0.0.5", OFFICE),
-            ("127.0.0.1", "127.0.0.1"),
-        ] {
-            for (port, host, path) in cases() {
-                let found = answers.by(&format!("{client}@{address}:{port} {host} {path}"));
-                let at = |address: &str| {
-                    let (number, server, _) = nginx(&servers, address, port, host)?;
-                    server.answers(number, path, client)
-                };
-                let is_right = found.is_none()
-                    || [address, "203.0.113.1"].iter().any(|address| at(address).as_deref() == found)
-                    || client == "127.0.0.1" && at("10.0.0.5").as_deref() == found;
-                prop_assert!(is_right, "{client} at {address}:{port} {host}{path}: {found:?}\n{text}\n{toml}");
-                // Where ports say it all, nothing is lost of a host that a server names.
-                let is_said = nginx(&servers, address, port, host).is_some_and(|(.., is_said)| is_said);
-                let is_lost = are_plain && is_said && at(address).as_deref() != found;
-                prop_assert!(!is_lost, "{client} at {address}:{port} {host}{path} is lost: {found:?}\n{text}\n{toml}");
-            }
-        }
-    }
-}
-
-fn cases() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let hosts = HOSTS.iter().flat_map(|host| PATHS.iter().map(move |path| (*host, *path)));
-    hosts.flat_map(|(host, path)| ["80", "8090"].map(|port| (port, host, path)))
-}
-
-/// A generated step of Unit.
-#[derive(Clone, Debug)]
-struct UnitStep {
-    uri: Option<&'static str>,
-    host: Option<&'static str>,
-    source: Option<&'static str>,
-    /// It takes POST alone.
-    is_post: bool,
-    refuses: bool,
-}
-
-impl UnitStep {
-    fn text(&self, number: usize) -> String {
-        let mut conditions = Vec::new();
-        for (key, value) in [("uri", self.uri), ("host", self.host), ("source", self.source)] {
-            conditions.extend(value.map(|value| format!("\"{key}\": \"{value}\"")));
-        }
-        conditions.extend(self.is_post.then(|| "\"method\": \"POST\"".to_owned()));
-        let action = match self.refuses {
-            true => "\"return\": 403".to_owned(),
-            false => format!("\"proxy\": \"http://127.0.0.1:{}\"", 3000 + number),
-        };
-        format!("{{ \"match\": {{ {} }}, \"action\": {{ {action} }} }}", conditions.join(", "))
-    }
-
-    fn takes(&self, host: &str, path: &str, client: &str) -> bool {
-        let is_path = self.uri.is_none_or(|uri| match uri.strip_suffix('*') {
-            Some(prefix) => path.starts_with(prefix),
-            None => path == uri,
-        });
-        let is_host =
-            self.host.is_none_or(|own| own == host || own.strip_prefix('*').is_some_and(|end| host.ends_with(end)));
-        is_path && is_host && self.source.is_none_or(|network| has(network, client)) && !self.is_post
-    }
-}
-
-fn unit_steps() -> impl Strategy<Value = Vec<UnitStep>> {
-    let uri = prop::sample::select(vec![None, Some("/*"), Some("/x/*"), Some("/x/y/*"), Some("/e")]);
-    let host = prop::sample::select(vec![None, None, Some("a.example"), Some("*.wild.example")]);
-    let source = prop::sample::select(vec![None, None, Some("10.0.0.0/8")]);
-    let step = (uri, host, source, prop::bool::weighted(0.1), any::<bool>());
-    let step = step.prop_map(|(uri, host, source, is_post, refuses)| UnitStep { uri, host, source, is_post, refuses });
-    prop::collection::vec(step, 0..6)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(CASES))]
-    /// Whatever the steps of a listener are: no request is answered that Unit refuses or finds no step for.
-    #[test]
-    fn no_request_is_answered_that_unit_refuses(steps in unit_steps()) {
-        let routes: Vec<String> = steps.iter().enumerate().map(|(number, step)| step.text(number)).collect();
-        let text = format!("{{ \"listeners\": {{ \"*:80\": {{ \"pass\": \"routes\" }} }}, \"routes\": [ {} ] }}", routes.join(",\n"));
-        let toml = finished(&import(Kind::Unit, &text).unwrap(), "the example").toml;
-        let answers = Answers::of(&toml);
-        for client in [STRANGER, OFFICE] {
-            for (_, host, path) in cases().filter(|(port, ..)| *port == "80") {
-                let found = answers.by(&format!("{client}@80 {host} {path}"));
-                let first = steps.iter().find(|step| step.takes(host, path, client));
-                let is_open = first.is_some_and(|step| !step.refuses);
-                prop_assert!(found.is_none() || is_open, "{client} at {host}{path}: {found:?}\n{text}\n{toml}");
-            }
-        }
-    }
 }

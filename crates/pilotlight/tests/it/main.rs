@@ -12,6 +12,8 @@ mod import;
 #[cfg(test)]
 mod import_corpus;
 #[cfg(test)]
+mod import_models;
+#[cfg(test)]
 mod messages;
 #[cfg(test)]
 mod private;
