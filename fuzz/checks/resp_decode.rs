@@ -74,7 +74,8 @@ fn held_by(value: &Value) -> usize {
 
 fn written_again(frames: &[Frame]) {
     // What was skipped is written as an error.
-    let frames: Vec<_> = frames.iter().filter(|frame| !matches!(frame, Frame::Reply(Value::Skipped(_)))).cloned().collect();
+    let frames: Vec<_> =
+        frames.iter().filter(|frame| !matches!(frame, Frame::Reply(Value::Skipped(_)))).cloned().collect();
     let mut out = Vec::new();
     for frame in &frames {
         match frame {

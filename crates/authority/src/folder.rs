@@ -13,7 +13,7 @@ const OTHERS: u32 = 0o077;
 pub enum FolderError {
     /// The environment does not say where it is.
     #[error(
-        "it is not known where this user's data is: neither HOME nor XDG_DATA_HOME is an absolute path; name a folder"
+        "it is not known where this user's data is: neither HOME nor XDG_DATA_HOME is an absolute path; set one of them"
     )]
     Unknown,
     /// The system refuses something.

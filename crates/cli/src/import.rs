@@ -6,8 +6,8 @@ use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pilotlight_import::{Became, Draft, Kind, MAX_BYTES, Noted, import};
-use pilotlight_printable::printable_lines;
+use pilotlight_import::{Became, Draft, Kind, MAX_BYTES, Noted, Origin, import_from};
+use pilotlight_printable::{bytes_without_mark, printable_lines};
 use serde_json::{Value, json};
 
 use crate::config::commands::Outcome;
@@ -149,7 +149,10 @@ pub fn run(arguments: &ImportArguments, out: &mut dyn Write, err: &mut dyn Write
         writeln!(err, " = help: name it: --from procfile, uwsgi, unit, gunicorn, nginx or caddy")?;
         return Ok(Outcome::Misconfigured);
     };
-    let draft = match import(kind, &text) {
+    let path = std::path::absolute(&file).ok();
+    let variable = |name: &str| std::env::var(name).ok();
+    let origin = Origin { file: path.as_deref(), variable: Some(&variable) };
+    let draft = match import_from(kind, &text, origin) {
         Ok(draft) => draft,
         Err(error) => {
             writeln!(err, "{name}:{}: error: {}", error.line, error.message)?;
@@ -158,7 +161,16 @@ pub fn run(arguments: &ImportArguments, out: &mut dyn Write, err: &mut dyn Write
     };
     let imported = finished(&draft, &file_name);
     let is_stdout = arguments.output == Path::new("-");
-    if !is_stdout && let Some(outcome) = write_file(arguments, &imported.toml, err)? {
+    let has_routes = imported.toml.contains("\n[[routes]]\n");
+    if !has_routes && !arguments.json {
+        summary(&name, &imported, err)?;
+        writeln!(err, "error: {name} has nothing that a route can be made of, so nothing was written")?;
+        return Ok(Outcome::Failed);
+    }
+    if has_routes
+        && !is_stdout
+        && let Some(outcome) = write_file(arguments, &imported.toml, err)?
+    {
         return Ok(outcome);
     }
     if arguments.json {
@@ -175,7 +187,7 @@ pub fn run(arguments: &ImportArguments, out: &mut dyn Write, err: &mut dyn Write
         }
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(if has_routes { Outcome::Done } else { Outcome::Failed })
 }
 
 /// The file and its text; none if that was said on `err`.
@@ -193,7 +205,7 @@ fn read(source: &Path, err: &mut dyn Write) -> io::Result<Option<(PathBuf, Strin
     let mut bytes = Vec::new();
     let opened = fs::File::open(&file);
     match opened.and_then(|opened| opened.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)) {
-        Ok(_) => Ok(Some((file, String::from_utf8_lossy(&bytes).into_owned()))),
+        Ok(_) => Ok(Some((file, String::from_utf8_lossy(bytes_without_mark(&bytes)).into_owned()))),
         Err(error) => {
             writeln!(err, "error: {} cannot be read: {error}", file.display())?;
             Ok(None)

@@ -22,6 +22,7 @@ mod operate;
 mod origin;
 mod own_log;
 mod plan;
+mod port_owner;
 mod presence;
 mod reload;
 pub mod run;

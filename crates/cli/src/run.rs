@@ -226,7 +226,7 @@ impl Running {
         let tls = LiveTls::start(settings::tls(config), &tickets)?;
         // Their services may go on until the last request of the process before has ended.
         guardians.into_iter().for_each(|guardian| supervisor.control().guardians().add(guardian));
-        let options = settings::gateway(file, config, workers, services.clone(), listeners, Arc::clone(&tls.context));
+        let options = settings::gateway(file, config, workers, services.clone(), listeners, Arc::clone(&tls.context))?;
         let gateway = match Gateway::start(options, events) {
             Ok(gateway) => gateway,
             Err(e) => {

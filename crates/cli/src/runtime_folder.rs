@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use pilotlight_gateway::keep_private;
 use pilotlight_supervisor::{make_private_folder, make_runtime_dir};
 
 /// The folder of root's gateways.
@@ -29,7 +30,10 @@ pub(crate) fn make(whom: For) -> anyhow::Result<PathBuf> {
     for parent in parents() {
         let own = if parent == Path::new(OF_ROOT) { make_private_folder(&parent) } else { Ok(()) };
         match own.and_then(|()| make_runtime_dir(&parent)) {
-            Ok(made) if whom == For::ThisUser || everybody_may_pass(&parent) => return Ok(made),
+            Ok(made) if whom == For::ThisUser || everybody_may_pass(&parent) => {
+                keep_private([made.clone()]);
+                return Ok(made);
+            }
             Ok(made) => {
                 let _ = std::fs::remove_dir(&made); // nobody has used it
                 tried.push(format!(
@@ -50,9 +54,12 @@ pub(crate) fn make(whom: For) -> anyhow::Result<PathBuf> {
 /// temporary files.
 pub(crate) fn parents() -> Vec<PathBuf> {
     let of_root = Some(PathBuf::from(OF_ROOT)).filter(|_| rustix::process::geteuid().is_root());
-    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
+    // A relative one would be in whatever folder a command was run in, which may be served.
+    let is_good = |dir: &PathBuf| dir.is_absolute() && dir.is_dir();
+    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(is_good);
+    let temporary = Some(std::env::temp_dir()).filter(|dir| dir.is_absolute()).unwrap_or_else(|| "/tmp".into());
     let mut all: Vec<PathBuf> = Vec::new();
-    for dir in given().into_iter().chain(of_root).chain(user).chain([std::env::temp_dir()]) {
+    for dir in given().into_iter().chain(of_root).chain(user).chain([temporary]) {
         if !all.contains(&dir) {
             all.push(dir);
         }

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use pilotlight_gateway::{
     CgiOptions, External, GatewayOptions, Inherited, IoUring, IssuerOptions, LambdaOptions, ListenAddr, RedisTier,
-    ServiceTarget, Serving, Settings, SpillSpec, StorageSettings, TraceOptions,
+    ServiceTarget, Serving, Settings, SpillSpec, StorageSettings, TraceOptions, keep_private,
 };
 use pilotlight_stdio::{StdioOptions, Timeouts};
 use pilotlight_supervisor::{ContainerOptions, Sandbox, Service, ServiceSpec};
@@ -85,8 +86,9 @@ pub(crate) fn protocols() -> Vec<Protocol> {
     vec![Protocol::Http2, Protocol::Http11]
 }
 
-/// What a running gateway can follow.
+/// What a running gateway can follow. Keys and secrets that the configuration names are private from now on.
 pub(crate) fn serving(config: &Config, services: Vec<ServiceTarget>) -> Serving {
+    keep_private(private(config));
     Serving {
         services,
         cgi: config.services.iter().filter_map(cgi).collect(),
@@ -129,7 +131,10 @@ fn traces(config: &Config) -> Option<Arc<TraceOptions>> {
     Some(crate::traces::resolve(words, &config.settings.trust_forwarded, variable, complain))
 }
 
-/// The gateway's settings; `file` is that of the configuration.
+/// The gateway's settings; `file` is that of the configuration, which is private from now on.
+///
+/// # Errors
+/// It is not known where private keys are kept.
 pub(crate) fn gateway(
     file: &Path,
     config: &Config,
@@ -137,8 +142,9 @@ pub(crate) fn gateway(
     services: Vec<ServiceTarget>,
     inherited: Vec<Inherited>,
     tls: Arc<TlsContext>,
-) -> GatewayOptions {
-    GatewayOptions {
+) -> anyhow::Result<GatewayOptions> {
+    keep_private([file.to_owned()]);
+    Ok(GatewayOptions {
         listen: listen(config),
         workers,
         io_uring: if config.io_uring { IoUring::IfAllowed } else { IoUring::Never },
@@ -147,18 +153,21 @@ pub(crate) fn gateway(
         cache: config.cache.clone(),
         redis: config.cache_redis.as_ref().map(redis),
         tls,
-        issuers: issuers(config),
+        issuers: issuers(config)?,
         access_log: config.operate.access_log.clone(),
         freed: Some(memory::give_back_later),
         schedules_file: schedules_file(file),
-    }
+    })
 }
+
+/// Name of the folder of schedules in the user's data.
+const SCHEDULES_FOLDER: &str = "schedules";
 
 /// Where it is kept up to when schedules of this configuration file were dealt with: in the user's data, as a service
 /// manager gives a program of its own no better place that outlives it.
 fn schedules_file(config: &Path) -> Option<PathBuf> {
-    let data = pilotlight_authority::data_folder(|name| std::env::var_os(name)).ok()?;
-    Some(data.join("schedules").join(format!("{}.json", name_of(config))))
+    let data = pilotlight_authority::data_folder(variable).ok()?;
+    Some(data.join(SCHEDULES_FOLDER).join(format!("{}.json", name_of(config))))
 }
 
 /// The engine of containers. A gateway's own are those of its configuration file, of which another one may run.
@@ -182,22 +191,42 @@ fn name_of(config: &Path) -> String {
     format!("{hash:016x}")
 }
 
-/// Where certificates by ACME are kept in the user's data.
-const ACME_FOLDER: &str = "acme";
-
 /// Who gives certificates to hosts that have none in a file.
-fn issuers(config: &Config) -> IssuerOptions {
-    let data = pilotlight_authority::data_folder(|name| std::env::var_os(name)).unwrap_or_default();
-    let acme = config.acme.as_ref().map(|acme| {
-        let mut settings = acme.settings.clone();
-        if let StorageSettings::Folder(path) = &mut settings.storage
-            && path.as_os_str().is_empty()
-        {
-            *path = data.join(ACME_FOLDER);
+fn issuers(config: &Config) -> anyhow::Result<IssuerOptions> {
+    let mut acme = None;
+    if let Some(wanted) = &config.acme {
+        let mut settings = wanted.settings.clone();
+        if let Some(folder) = wanted.folder(variable).context("certificates by ACME cannot be kept")? {
+            settings.storage = StorageSettings::Folder(folder);
         }
-        settings
-    });
-    IssuerOptions { acme, local_folder: data.join(trust::FOLDER) }
+        acme = Some(settings);
+    }
+    Ok(IssuerOptions { acme, local_folder: trust::default_folder().ok() })
+}
+
+fn variable(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name)
+}
+
+/// Files and folders of this gateway with keys, passwords and secrets: no folder of a route serves them.
+fn private(config: &Config) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    if let Ok(data) = pilotlight_authority::data_folder(variable) {
+        all.extend([trust::FOLDER, SCHEDULES_FOLDER].map(|folder| data.join(folder)));
+    }
+    if let Some(acme) = &config.acme {
+        all.extend(acme.folder(variable).ok().flatten());
+        let accounts = acme.settings.authorities.iter().filter_map(|one| one.external_account.as_ref());
+        all.extend(accounts.map(|account| account.key_file.clone()));
+    }
+    let certificates = config.tls.iter().flat_map(|tls| &tls.settings.certificates);
+    all.extend(certificates.map(|files| files.key.clone()));
+    all.extend(config.password_files().map(Path::to_owned));
+    for spec in specs(config) {
+        all.extend(spec.isolation.env_files.iter().cloned());
+        all.extend(spec.isolation.secrets.iter().map(|(_, file)| file.clone()));
+    }
+    all
 }
 
 fn redis(redis: &config::CacheRedis) -> RedisTier {

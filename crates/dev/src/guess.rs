@@ -1,112 +1,50 @@
 //! Which kind of project is in a folder, and how it is started. Looks at the project's files, and at the machine only
 //! through [`Machine`].
 //!
-//! The first of these that is there decides: `Procfile`, `package.json`, what a Python project has, `Cargo.toml`,
-//! `go.mod`, PHP, `index.html`. A Procfile comes first because somebody wrote it to say how the project is run.
+//! The first of these that is there decides: `Procfile`, what a back end has that may have a `package.json` for its
+//! assets (`artisan`, `manage.py`, `bin/rails`, `config.ru`), `package.json`, `deno.json`, what a Python project has,
+//! `Cargo.toml`, `go.mod`, `pom.xml`, `build.gradle`, `*.csproj`, PHP, `index.html`, and last a `package.json` that
+//! only builds. A Procfile comes first because somebody wrote it to say how the project is run.
 
 mod command;
 mod compiled;
+mod deno;
+mod dotnet;
+mod jvm;
+mod model;
 mod node;
 mod php;
 mod procfile;
 mod python;
+mod ruby;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use crate::machine::Machine;
-
-/// Bytes of a file of the project that are looked at.
-const MAX_READ: u64 = 256 * 1024;
-
-/// What was guessed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Guess {
-    /// The kind of project, for people: `Flask application`.
-    pub kind: String,
-    /// What was seen that says so.
-    pub because: String,
-    /// What the developer might want to know.
-    pub notes: Vec<String>,
-    /// What it serves.
-    pub serves: Serves,
-}
-
-/// What a project serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Serves {
-    /// The files of this folder, from the project's.
-    Files(String),
-    /// What processes answer: requests go to the first.
-    Processes(Vec<Process>),
-}
-
-/// A process of a project.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// A name for a service of the configuration.
-    pub name: String,
-    /// Program and arguments.
-    pub command: Vec<String>,
-    /// Environment on top of the developer's.
-    pub env: Vec<(String, String)>,
-    /// How it is reached.
-    pub over: Over,
-    /// Python modules that a parent of all instances has imported.
-    pub preload: Vec<String>,
-    /// Seconds that a start may take.
-    pub start_timeout_s: u32,
-    /// What is done when files change.
-    pub follows: Follows,
-}
-
-/// How a process is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// It dials in, by an SDK.
-    Pipe,
-    /// By HTTP on a Unix socket that it inherits.
-    Unix,
-    /// By HTTP on a TCP socket that it inherits.
-    Tcp,
-    /// By HTTP on the port in `PORT`.
-    Port,
-}
-
-/// What is done when files change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Follows {
-    /// It is replaced.
-    Restart,
-    /// Nothing: it sees them itself.
-    Itself,
-}
-
-/// Why nothing was guessed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoGuess {
-    /// Nothing in the folder is known.
-    #[error(
-        "nothing in this folder says what to run: no pilotlight.toml, Procfile, package.json, Python application, Cargo.toml, go.mod, PHP or index.html"
-    )]
-    Nothing,
-    /// The kind is known, but not how to start it.
-    #[error("{kind}: {why}")]
-    Unclear {
-        /// The kind of project.
-        kind: &'static str,
-        /// What is missing.
-        why: String,
-    },
-}
+use model::Look;
+pub use model::{Follows, Guess, NoGuess, Over, Process, Serves};
 
 /// Guesses what is in a folder.
 ///
 /// # Errors
 /// Nothing in it is known, or not well enough.
 pub fn guess(folder: &Path, machine: &dyn Machine) -> Result<Guess, NoGuess> {
-    let looks = [procfile::look, node::look, python::look, compiled::cargo, compiled::go, php::look, files];
+    let looks = [
+        procfile::look,
+        php::laravel,
+        python::django,
+        ruby::look,
+        node::look,
+        deno::look,
+        python::look,
+        compiled::cargo,
+        compiled::go,
+        jvm::look,
+        dotnet::look,
+        php::look,
+        files,
+        node::look_at_all,
+    ];
     looks.into_iter().find_map(|look| look(folder, machine)).unwrap_or(Err(NoGuess::Nothing))
 }
 
@@ -117,93 +55,12 @@ pub fn of_command(folder: &Path, command: &[String], said: Option<Over>) -> Gues
     command::guess(folder, command, said)
 }
 
-type Look = Option<Result<Guess, NoGuess>>;
-
 fn files(folder: &Path, _: &dyn Machine) -> Look {
     let root = [".", "public", "static", "dist", "site"]
         .into_iter()
         .find(|sub| folder.join(sub).join("index.html").is_file())?;
     let because = if root == "." { "index.html".to_owned() } else { format!("{root}/index.html") };
     Some(Ok(Guess { kind: "folder of files".into(), because, notes: Vec::new(), serves: Serves::Files(root.into()) }))
-}
-
-impl Guess {
-    fn of(kind: impl Into<String>, because: impl Into<String>, process: Process) -> Self {
-        Self { kind: kind.into(), because: because.into(), notes: Vec::new(), serves: Serves::Processes(vec![process]) }
-    }
-
-    fn note(mut self, note: impl Into<String>) -> Self {
-        self.notes.push(note.into());
-        self
-    }
-}
-
-impl Process {
-    /// The one that requests go to.
-    fn web(command: Vec<String>, over: Over) -> Self {
-        Self {
-            name: "web".into(),
-            command,
-            env: Vec::new(),
-            over,
-            preload: Vec::new(),
-            start_timeout_s: 30,
-            follows: Follows::Restart,
-        }
-    }
-
-    /// A line for a shell, which knows `$PORT`. The shell makes way for the program where it can.
-    fn shell(line: &str, over: Over) -> Self {
-        Self::web(vec!["sh".into(), "-c".into(), shell_line(line)], over)
-    }
-
-    fn env(mut self, name: &str, value: &str) -> Self {
-        self.env.push((name.into(), value.into()));
-        self
-    }
-}
-
-/// With `exec` in front, unless it is more than one command: signals are to reach the program alone.
-fn shell_line(line: &str) -> String {
-    let line = line.trim();
-    let is_simple = !line.contains(['&', '|', ';', '<', '>', '`', '\n', '(']) && !line.starts_with("exec ");
-    let begins_with_variable = line.split(' ').next().is_some_and(|word| word.contains('='));
-    match (is_simple, begins_with_variable) {
-        (true, true) => format!("exec env {line}"),
-        (true, false) => format!("exec {line}"),
-        (false, _) => line.to_owned(),
-    }
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-/// The beginning of a file as text; `None` if there is none.
-fn text(path: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MAX_READ).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// How a program is reached, by its source; `None`: nothing in it says so.
-fn over(source: &str) -> Option<Over> {
-    let has = |words: &[&str]| words.iter().any(|word| source.contains(word));
-    if has(&[
-        "pilotlight.serve(",
-        "import pilotlight",
-        "from pilotlight",
-        "'pilotlight'",
-        "\"pilotlight\"",
-        "pilotlight_pipe",
-        "sdk/node",
-    ]) {
-        Some(Over::Pipe)
-    } else if has(&["LISTEN_FDS", "listenfd", "fd: 3", "fileno=3", "os.NewFile(3"]) {
-        Some(Over::Unix)
-    } else {
-        None
-    }
 }
 
 #[cfg(test)]

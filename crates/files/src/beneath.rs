@@ -8,10 +8,12 @@
 //! Nothing here waits: `O_NONBLOCK` opens a FIFO without a writer, and what is no regular file is closed again.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, openat};
 use rustix::io::Errno;
+
+use crate::private::is_private;
 
 /// How what is read is opened.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
@@ -23,6 +25,7 @@ const MAX_TRIES: usize = 8;
 pub(crate) struct Root {
     folder: OwnedFd,
     way: Way,
+    path: PathBuf,
 }
 
 /// How files below a folder are opened.
@@ -47,7 +50,7 @@ impl Root {
     pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
         let folder = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let way = Way::of(&folder);
-        Ok(Self { folder, way })
+        Ok(Self { folder, way, path: path.to_owned() })
     }
 
     /// The same by a way that may not be the best one.
@@ -77,6 +80,9 @@ impl Root {
             | Errno::NODEV => Errno::NOENT,
             other => other,
         })?;
+        if is_private(&file, || self.path.join(names)) {
+            return Err(Errno::NOENT);
+        }
         let stat = fstat(&file)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Opened::File(file, Box::new(stat))),

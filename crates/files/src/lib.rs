@@ -13,6 +13,8 @@
 //! Invariant: nothing is opened but by names that [`target`] has let through, and by a call of the kernel that does not
 //! leave the folder.
 //!
+//! Invariant: nothing of [`keep_private`] is opened, by whatever name.
+//!
 //! Invariant: bytes that were read of a file that has changed since its fields were made are never sent below those
 //! fields; and a body of which the kernel has sent such bytes is never sent to its end.
 
@@ -27,6 +29,7 @@ mod entity;
 mod listing;
 mod media_type;
 mod options;
+mod private;
 mod ranges;
 mod reader;
 mod script;
@@ -36,6 +39,7 @@ mod version;
 pub use answer::{Answer, Body, FileError, Request, RequestFields};
 pub use cache::FileCache;
 pub use options::{FileRule, FilesOptions, Listing, NotAPattern};
+pub use private::keep_private;
 pub use reader::{Changed, Cold, Reader, Segment, Sendable};
 pub use script::{Place, Script, ScriptOptions, ScriptPattern};
 pub use target::{MAX_NAME, MAX_PATH, is_file_path};

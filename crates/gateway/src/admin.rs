@@ -30,6 +30,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::descriptors;
 use crate::gateway::Gateway;
 use crate::metrics::recent::{Recent, TURN};
 
@@ -369,7 +370,8 @@ async fn serve(
 }
 
 async fn pause(error: &io::Error) {
-    tracing::warn!("the admin interface could not accept a connection: {error}");
+    let hint = descriptors::hint(error);
+    tracing::warn!("the admin interface could not accept a connection: {error}{hint}");
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::access_log::Writer;
 use crate::coherence::{CoherenceError, CoherenceThread};
+use crate::descriptors;
 use crate::floods::Floods;
 use crate::issuers::{IssuerError, Issuers};
 use crate::jwks::KeySources;
@@ -340,7 +341,10 @@ impl NewListeners {
     fn of(bound: Vec<Bound>, wanted: Vec<ListenAddr>) -> Result<Self, ListenError> {
         let cloned = |bound: Bound| match bound.listeners() {
             Ok(listeners) => Ok((bound, listeners)),
-            Err(cause) => Err(ListenError { addr: bound.configured.clone(), cause, hint: "" }),
+            Err(cause) => {
+                let hint = descriptors::hint(&cause);
+                Err(ListenError { addr: bound.configured.clone(), cause, hint })
+            }
         };
         let bound = bound.into_iter().map(cloned).collect::<Result<_, _>>()?;
         Ok(Self { bound, wanted })

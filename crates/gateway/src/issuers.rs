@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pilotlight_acme::{Acme, AcmeSettings, Answer, Driver, Name, OnItsWay, PATH, Reach, StartError, names_of};
-use pilotlight_authority::is_permitted;
+use pilotlight_authority::{FolderError, is_permitted};
 use pilotlight_tls::CertificateStore;
 
 use crate::certificates::{AcmeCertificates, has_file};
@@ -30,6 +30,9 @@ pub enum IssuerError {
     /// The local authority.
     #[error(transparent)]
     Local(#[from] InternalError),
+    /// There is no folder for the local authority.
+    #[error("the key of the local authority cannot be kept: {0}")]
+    NoFolder(#[source] FolderError),
     /// A thread or its event loop could not be made.
     #[error("the thread that gets certificates could not be started: {0}")]
     Thread(#[from] io::Error),
@@ -38,7 +41,7 @@ pub enum IssuerError {
 /// Those that run; dropping it ends them.
 pub(crate) struct Issuers {
     acme: Option<AcmeThread>,
-    local_folder: PathBuf,
+    local_folder: Option<PathBuf>,
     /// Begun with the first host.
     signing: Mutex<Option<InternalThread>>,
     store: Arc<CertificateStore>,
@@ -81,7 +84,10 @@ impl Issuers {
         match &*signing {
             Some(thread) => thread.follow(hosts),
             None if hosts.is_empty() => {}
-            None => *signing = Some(InternalThread::start(self.local_folder.clone(), &self.store, &hosts)?),
+            None => {
+                let folder = self.local_folder.clone().ok_or(IssuerError::NoFolder(FolderError::Unknown))?;
+                *signing = Some(InternalThread::start(folder, &self.store, &hosts)?);
+            }
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 use pilotlight_cache::{ResponseDirectives, Seconds};
 use pilotlight_http_client::{Bounds, HttpClient, RequestError, Roots};
 use pilotlight_jwt::{KeySet, KeysError, MAX_SET_BYTES};
+use pilotlight_printable::bytes_without_mark;
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -107,7 +108,7 @@ pub enum KeysFileError {
 pub fn check_keys(file: &Path) -> Result<KeySet, KeysFileError> {
     let mut text = Vec::new();
     File::open(file)?.take(MAX_SET_BYTES as u64 + 1).read_to_end(&mut text)?;
-    Ok(KeySet::parse(&text)?)
+    Ok(KeySet::parse(bytes_without_mark(&text))?)
 }
 
 /// Whether a file has authorities by which servers can be checked.

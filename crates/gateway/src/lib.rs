@@ -21,6 +21,7 @@ mod conditions;
 mod connection;
 mod date;
 mod deadline;
+mod descriptors;
 mod downstream;
 mod error_pages;
 mod exchange;
@@ -135,7 +136,9 @@ pub use pilotlight_cache_redis::{
 };
 pub use pilotlight_cgi::Protocol as CgiProtocol;
 pub use pilotlight_content_coding::{Coding, CompressOptions, MediaRange};
-pub use pilotlight_files::{FileRule, FilesOptions, Listing, NotAPattern, ScriptOptions, ScriptPattern, is_file_path};
+pub use pilotlight_files::{
+    FileRule, FilesOptions, Listing, NotAPattern, ScriptOptions, ScriptPattern, is_file_path, keep_private,
+};
 pub use pilotlight_json_fields::Pattern as JsonPattern;
 pub use pilotlight_jwt::{Algorithm as TokenAlgorithm, Expiry as TokenExpiry, KeySet, Rules as TokenRules};
 pub use pilotlight_lambda::{EventFormat, Function};

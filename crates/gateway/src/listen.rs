@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
+use crate::descriptors;
 use crate::options::{Inherited, ListenAddr};
 
 /// Connections that the kernel holds for us before they are accepted.
@@ -76,7 +77,7 @@ impl Bound {
 
     /// The same sockets, at which something else is spoken.
     pub(crate) fn speaking(&self, configured: &ListenAddr) -> Result<Self, ListenError> {
-        let failed = |cause| ListenError { addr: configured.clone(), cause, hint: "" };
+        let failed = |cause| ListenError { addr: configured.clone(), hint: hint(&cause), cause };
         let address = as_configured(configured, self.address.socket());
         Ok(Self { configured: configured.clone(), address, sockets: self.listeners().map_err(failed)?, file: None })
     }
@@ -122,6 +123,14 @@ impl Legacy {
         let at = self.0.iter().position(|(configured, address, _)| is_it(configured, address))?;
         let (_, address, listeners) = self.0.swap_remove(at);
         Some((as_configured(addr, address), listeners))
+    }
+}
+
+impl Legacy {
+    /// One that is left, at the port of an address.
+    fn at_port(&self, addr: &ListenAddr) -> Option<&ListenAddr> {
+        let port = addr.port()?;
+        self.0.iter().map(|(_, address, _)| address).find(|address| address.port() == Some(port))
     }
 }
 
@@ -182,7 +191,7 @@ pub struct ListenError {
     /// What the system says.
     pub cause: io::Error,
     /// What to do about it.
-    pub hint: &'static str,
+    pub hint: String,
 }
 
 /// Binds `addr` once for each of `workers`, or takes what was inherited for it. There may be more listeners than
@@ -195,7 +204,11 @@ pub(crate) fn bind(addr: &ListenAddr, workers: usize, legacy: &mut Legacy) -> Re
         }
         (None, ListenAddr::Unix(path)) => bind_unix(path, workers).map(|l| (addr.clone(), l)),
     };
-    let (address, sockets) = bound.map_err(|cause| ListenError { addr: addr.clone(), hint: hint(&cause), cause })?;
+    let (address, sockets) = bound.map_err(|cause| {
+        let in_the_way = Some(&cause).filter(|cause| cause.kind() == io::ErrorKind::AddrInUse);
+        let inherited = in_the_way.and_then(|_| legacy.at_port(addr)).map(|other| inherited_hint(addr, other));
+        ListenError { addr: addr.clone(), hint: inherited.unwrap_or_else(|| hint(&cause)), cause }
+    })?;
     let file = match &address {
         ListenAddr::Unix(path) => Some(SocketFile(path.clone())),
         ListenAddr::Tcp(_) | ListenAddr::Tls(_) => None,
@@ -211,15 +224,26 @@ fn as_configured(configured: &ListenAddr, real: ListenAddr) -> ListenAddr {
     }
 }
 
-fn hint(cause: &io::Error) -> &'static str {
-    match cause.kind() {
+fn hint(cause: &io::Error) -> String {
+    let hint = match cause.kind() {
         io::ErrorKind::AddrInUse => "; another program listens there: stop it, or change `listen`",
         io::ErrorKind::PermissionDenied => {
             "; ports below 1024 need root or CAP_NET_BIND_SERVICE, sockets a writable folder"
         }
         io::ErrorKind::AddrNotAvailable => "; the address is not one of this machine's",
-        _ => "",
-    }
+        _ => return descriptors::hint(cause),
+    };
+    hint.to_owned()
+}
+
+/// What to do about an address that an inherited socket is in the way of. `ListenStream=80` of systemd is `[::]:80`,
+/// for IPv4 as well.
+fn inherited_hint(addr: &ListenAddr, other: &ListenAddr) -> String {
+    let wanted = addr.socket();
+    format!(
+        "; the socket {other} that the service manager has handed over (LISTEN_FDS) is in the way: write {other} in \
+         `listen`, or ListenStream={wanted} in the unit of the socket"
+    )
 }
 
 fn bind_tcp(addr: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Vec<Listener>)> {
@@ -278,6 +302,21 @@ fn bind_unix(path: &Path, workers: usize) -> io::Result<Vec<Listener>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_inherited_socket_that_is_in_the_way_is_named() {
+        // As systemd binds `ListenStream=PORT`: for both protocols.
+        let socket = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();
+        socket.set_only_v6(false).unwrap();
+        socket.bind(&SocketAddr::from(([0_u16; 8], 0)).into()).unwrap();
+        socket.listen(1).unwrap();
+        let port = socket.local_addr().unwrap().as_socket().unwrap().port();
+        let mut legacy = Legacy::new(vec![Inherited { configured: None, sockets: vec![socket.into()] }]);
+        let wanted = ListenAddr::Tcp(SocketAddr::from(([0, 0, 0, 0], port)));
+        let said = bind(&wanted, 1, &mut legacy).unwrap_err().to_string();
+        assert!(said.contains("LISTEN_FDS") && said.contains(&format!("[::]:{port}")), "{said}");
+        assert!(!said.contains("another program"), "{said}");
+    }
 
     #[test]
     fn a_listener_is_told_from_other_sockets() {

@@ -17,6 +17,7 @@ use std::{io, ops::RangeInclusive, path::Path};
 
 use http::header::{HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Uri};
+use pilotlight_printable::without_mark;
 use pilotlight_traces::{IdSource, Ratio, SpanId, TRACEPARENT_BYTES, TraceContext, TraceId};
 
 use crate::forwarded::TrustForwarded;
@@ -112,7 +113,7 @@ pub fn read_headers_file(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>, 
     use std::io::Read as _;
     let mut text = String::new();
     std::fs::File::open(path)?.take(MAX_HEADERS_FILE + 1).read_to_string(&mut text)?;
-    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+    let lines = without_mark(&text).lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let is_field = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
     let one = |(at, line): (usize, &str)| {
         let (name, value) = line.split_once(':').ok_or(HeadersFileError::Line(at))?;

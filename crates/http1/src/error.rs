@@ -76,6 +76,9 @@ pub enum Malformed {
     /// `chunked` is the one coding, once and last.
     #[error("Transfer-Encoding is something else than `chunked`")]
     Coding,
+    /// RFC 9112 §6.1: a sender applies it once. Readers that take the second for data disagree on where a body ends.
+    #[error("`chunked` is there several times in Transfer-Encoding: a proxy on the way may have added it again")]
+    CodingTwice,
     /// A coding on top of `chunked`: the body has no end that is known.
     #[error("`chunked` is not the last coding of Transfer-Encoding")]
     CodingNotLast,
@@ -125,7 +128,7 @@ pub struct Refusal {
 
 impl Malformed {
     /// Every rule, in the order of the enumeration.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::RequestLine,
         Self::Method,
         Self::TargetByte,
@@ -150,6 +153,7 @@ impl Malformed {
         Self::LengthsDiffer,
         Self::LengthAndCoding,
         Self::Coding,
+        Self::CodingTwice,
         Self::CodingNotLast,
         Self::CodingInHttp10,
         Self::Expectation,
@@ -184,6 +188,7 @@ impl Malformed {
             Self::Length => (400, "RFC 9110 §8.6"),
             Self::LengthsDiffer | Self::LengthAndCoding => (400, "RFC 9112 §6.3"),
             Self::Coding => (501, "RFC 9112 §6.1"),
+            Self::CodingTwice => (400, "RFC 9112 §6.1"),
             Self::CodingNotLast => (400, "RFC 9112 §6.3"),
             Self::CodingInHttp10 => (400, "RFC 9112 §6.1"),
             Self::Expectation => (417, "RFC 9110 §10.1.1"),

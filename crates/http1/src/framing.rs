@@ -53,7 +53,13 @@ pub(crate) fn read<'b>(head: &'b [u8], version: Version, table: &mut FieldTable)
             Known::TransferEncoding if framing.is_chunked || !value.eq_ignore_ascii_case(b"chunked") => {
                 let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
                 let is_before = members(value).any(is_chunked) && !members(value).last().is_some_and(is_chunked);
-                return Err(if is_before { Malformed::CodingNotLast } else { Malformed::Coding });
+                let count =
+                    members(value).filter(|coding| is_chunked(coding)).count() + usize::from(framing.is_chunked);
+                return Err(match is_before {
+                    true => Malformed::CodingNotLast,
+                    false if count > 1 => Malformed::CodingTwice,
+                    false => Malformed::Coding,
+                });
             }
             Known::TransferEncoding => framing.is_chunked = true,
             // RFC 9110 §10.1.1: an unknown expectation fails.

@@ -10,17 +10,23 @@ mod reader;
 mod scope;
 mod site;
 mod syntax;
+mod variables;
 mod words;
 
 use crate::directive::Directive;
 use crate::model::{Draft, ImportError};
+use crate::origin::{self, Origin};
 
 use level::Done;
 use reader::{ONE_FILE, Reader};
 
-pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
-    let directives = syntax::parse(text)?;
+pub(crate) fn read(text: &str, origin: Origin<'_>) -> Result<Draft, ImportError> {
+    let (text, unset) = variables::filled(text, origin);
+    let directives = syntax::parse(&text)?;
     let mut reader = Reader::default();
+    for (line, name) in unset {
+        reader.note(line, &format!("{{${name}}}"), Done::NotMapped(origin::unset(&name)));
+    }
     let mut sites = Vec::new();
     for (index, directive) in directives.iter().enumerate() {
         let snippet = directive.name.strip_prefix('(').and_then(|name| name.strip_suffix(')'));
@@ -49,6 +55,9 @@ pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
     let mut expanded = Vec::new();
     for site in sites {
         let block = reader.expanded(site.children(), 0);
+        if std::mem::take(&mut reader.is_closing) {
+            reader.closed.insert(site.line);
+        }
         expanded.push(Directive { block: Some(block), ..site });
     }
     reader.addresses_of_tls(&expanded);
@@ -56,6 +65,8 @@ pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
         reader.site(site);
     }
     let mut draft = reader.draft;
+    draft.has_whole_hosts = true;
+    draft.settle();
     draft.merge_listeners();
     draft.sort_options();
     Ok(draft)

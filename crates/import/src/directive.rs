@@ -29,6 +29,11 @@ impl Directive {
         self.children().iter().find(|child| child.name == name)
     }
 
+    /// The last line of it that something stands in.
+    pub(crate) fn last_line(&self) -> usize {
+        self.children().iter().map(Directive::last_line).max().unwrap_or(self.line).max(self.line)
+    }
+
     /// Its name and arguments, cut short.
     pub(crate) fn label(&self) -> String {
         let words = std::iter::once(&self.name).chain(&self.args).filter(|word| !word.is_empty());

@@ -21,6 +21,14 @@ impl Section {
         self.0.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
+    /// The entries of a key that is a table.
+    pub(crate) fn table(&self, key: &str) -> Option<&[(String, Value)]> {
+        match self.get(key) {
+            Some(Value::Table(table)) => Some(table),
+            _ => None,
+        }
+    }
+
     /// Sets a key, in the place of what it was.
     pub(crate) fn set(&mut self, key: &'static str, value: Value) {
         match self.0.iter_mut().find(|(name, _)| *name == key) {

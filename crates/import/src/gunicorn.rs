@@ -3,7 +3,7 @@
 use crate::document::Value;
 use crate::model::{Became, Draft};
 use crate::python::Python;
-use crate::settings::{Given, To, address, apply};
+use crate::settings::{Given, To, address, apply, short};
 
 const OWN: &str = "the gateway and its supervisor do this themselves";
 const ASYNC: &str = "instances have threads; an application that is asynchronous runs behind its own server, \
@@ -61,12 +61,19 @@ pub(crate) fn read(text: &str) -> Draft {
     } else {
         file(text, &mut python, &mut draft);
     }
-    if python.finish("app", &mut draft).is_none() {
-        let why = "it is on gunicorn's command line: write it into `command` of [services.app], for MODULE:APP";
-        let mut python = Python { module: Some("app:app".to_owned()), ..Python::default() };
-        python.service.set("min_instances", Value::Number(0));
-        python.finish("app", &mut draft);
+    if python.module.is_none() {
+        let why = "it is on gunicorn's command line: write it into `command` of [services.app], for app:app";
         draft.note(1, "the application", Became::NotMapped(why.to_owned()));
+        python.module = Some("app:app".to_owned());
+    }
+    python.finish("app", &mut draft);
+    // With a certificate all of its addresses speak TLS.
+    if let Some(Value::List(listen)) = draft.top.get("listen").cloned().filter(|_| draft.has_other("tls")) {
+        let secure = |address: String| match address.starts_with("unix:") {
+            true => address,
+            false => format!("https://{address}"),
+        };
+        draft.top.set("listen", Value::List(listen.into_iter().map(secure).collect()));
     }
     draft
 }
@@ -99,6 +106,18 @@ fn one(given: Given<'_>, python: &mut Python, draft: &mut Draft) {
             draft.other("tls").entry("certificates", key, given.value);
             mapped(draft, "tls.certificates");
         }
+        "ca_certs" => {
+            draft.other("tls").insert("client_certificates", "ca", Value::Text(given.value.to_owned()));
+            mapped(draft, "tls.client_certificates.ca");
+        }
+        "cert_reqs" => match given.value {
+            "0" => draft.note(given.line, given.name, Became::NotNeeded("that is so without a word")),
+            value => {
+                let mode = if value == "1" { "optional" } else { "required" };
+                draft.other("tls").insert("client_certificates", "mode", Value::Text(mode.to_owned()));
+                mapped(draft, "tls.client_certificates.mode");
+            }
+        },
         _ => match OPTIONS
             .iter()
             .find(|(long, others, _)| *long == name || others.contains(&given.name) || others.contains(&name.as_str()))
@@ -118,34 +137,64 @@ fn networks(given: Given<'_>, draft: &mut Draft) {
 }
 
 fn file(text: &str, python: &mut Python, draft: &mut Draft) {
-    let mut open = None;
+    let mut open: Option<OpenList<'_>> = None;
+    let mut is_in_text = false;
     for (at, whole) in text.lines().enumerate() {
         let line = at + 1;
-        let code = whole.split(" #").next().unwrap_or_default().trim_end();
-        if let Some(list) = open.take() {
-            open = OpenList::goes_on(list, code, python, draft);
+        // A text of several lines stands for itself, as documentation does.
+        let marks = whole.matches("\"\"\"").count() + whole.matches("'''").count();
+        let was_in_text = is_in_text;
+        is_in_text ^= marks % 2 == 1;
+        if was_in_text {
             continue;
         }
-        if code.trim().is_empty() || code.starts_with([' ', '\t', '#', '"', '\'', ')', ']']) {
+        let code = without_comment(whole);
+        if let Some(list) = open.take() {
+            open = list.goes_on(code, python, draft);
+            continue;
+        }
+        if code.trim().is_empty() || code.starts_with([' ', '\t', '"', '\'', ')', ']', '}']) {
             continue; // the body of a function, or a comment
         }
-        let Some((name, value)) = code.split_once('=').filter(|(name, _)| is_name(name.trim())) else {
-            if code.starts_with("def ") {
-                let name = code.trim_start_matches("def ").split('(').next().unwrap_or_default();
-                draft.note(
-                    line,
-                    name,
-                    Became::NotMapped("hooks of gunicorn's processes have no counterpart".to_owned()),
-                );
-            }
+        let assigned = code.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+        let Some((name, value)) = assigned.filter(|(name, _)| is_name(name)) else {
+            statement(line, code, draft);
             continue;
         };
-        let (name, value) = (name.trim(), value.trim());
-        match value {
-            "[" | "(" => open = Some(OpenList { line, name, values: Vec::new() }),
-            _ => assignment(Given { line, name, value }, python, draft),
+        let is_list = value.starts_with(['[', '(']);
+        match is_list && !value.ends_with([']', ')']) {
+            true => open = OpenList { line, name, values: Vec::new(), is_plain: true }.goes_on(value, python, draft),
+            false => assignment(Given { line, name, value }, python, draft),
         }
     }
+}
+
+/// What is no assignment.
+fn statement(line: usize, code: &str, draft: &mut Draft) {
+    let word = code.split([' ', '(', ':']).next().unwrap_or(code);
+    let (name, became) = match word {
+        "import" | "from" => (code, Became::NotNeeded("it is read where it is used")),
+        "def" => {
+            let name = code.trim_start_matches("def ").split('(').next().unwrap_or_default();
+            (name, Became::NotMapped("hooks of gunicorn's processes have no counterpart".to_owned()))
+        }
+        _ => (code, Became::NotMapped("what has to be computed is not read, nor what is below it".to_owned())),
+    };
+    draft.note(line, short(name), became);
+}
+
+/// A line without what stands behind a `#` outside of quotes.
+fn without_comment(line: &str) -> &str {
+    let mut quote = None;
+    for (at, c) in line.char_indices() {
+        match (c, quote) {
+            ('#', None) => return line[..at].trim_end(),
+            ('"' | '\'', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            _ => {}
+        }
+    }
+    line.trim_end()
 }
 
 /// A list of strings whose end has not come yet.
@@ -153,13 +202,21 @@ struct OpenList<'a> {
     line: usize,
     name: &'a str,
     values: Vec<String>,
+    /// It has nothing but strings.
+    is_plain: bool,
 }
 
 impl OpenList<'_> {
     fn goes_on(mut self, code: &str, python: &mut Python, draft: &mut Draft) -> Option<Self> {
-        if !code.trim().starts_with([']', ')']) {
-            self.values.extend(strings(code));
+        let code = code.trim();
+        self.values.extend(strings(code));
+        self.is_plain &= is_plain(code);
+        if !code.ends_with([']', ')']) {
             return Some(self);
+        }
+        if !self.is_plain {
+            draft.note(self.line, self.name, Became::NotMapped(COMPUTED.to_owned()));
+            return None;
         }
         for value in &self.values {
             one(Given { line: self.line, name: self.name, value }, python, draft);
@@ -168,13 +225,15 @@ impl OpenList<'_> {
     }
 }
 
+const COMPUTED: &str = "its value has to be computed";
+
 fn assignment(given: Given<'_>, python: &mut Python, draft: &mut Draft) {
     let value = given.value;
     if value == "None" {
         draft.note(given.line, given.name, Became::NotNeeded("None is the default"));
     } else if value.parse::<u64>().is_ok() || matches!(value, "True" | "False") {
         one(given, python, draft);
-    } else if value.starts_with(['"', '\'']) || value.starts_with('[') {
+    } else if value.starts_with(['"', '\'', '[', '(']) && is_plain(value) {
         match strings(value).as_slice() {
             [] => draft.note(given.line, given.name, Became::NotNeeded("it is empty")),
             all => all.iter().for_each(|value| one(Given { value, ..given }, python, draft)),
@@ -182,8 +241,24 @@ fn assignment(given: Given<'_>, python: &mut Python, draft: &mut Draft) {
     } else if given.name == "workers" && value.contains("cpu_count") {
         one(Given { value: "4", ..given }, python, draft);
     } else {
-        draft.note(given.line, given.name, Became::NotMapped("its value has to be computed".to_owned()));
+        draft.note(given.line, given.name, Became::NotMapped(COMPUTED.to_owned()));
     }
+}
+
+/// Whether there is nothing beside strings but what makes a list of them.
+fn is_plain(text: &str) -> bool {
+    let mut quote = None;
+    text.chars().all(|c| match quote {
+        Some(open) => {
+            quote = Some(open).filter(|open| *open != c);
+            true
+        }
+        None if matches!(c, '"' | '\'') => {
+            quote = Some(c);
+            true
+        }
+        None => matches!(c, '[' | ']' | '(' | ')' | ',' | ' ' | '\t'),
+    })
 }
 
 fn is_name(text: &str) -> bool {

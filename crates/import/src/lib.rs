@@ -13,19 +13,24 @@
 mod caddy;
 mod directive;
 mod document;
+mod door;
 mod gunicorn;
 mod json;
 mod model;
 mod nginx;
+mod origin;
+mod pattern;
 mod procfile;
 mod program;
 mod python;
 mod read;
 mod rules;
 mod settings;
+mod settle;
 mod unit;
 mod uwsgi;
 mod written;
 
 pub use model::{Became, Draft, ImportError, Kind, MAX_BYTES, MAX_LINES, Noted};
-pub use read::import;
+pub use origin::{Origin, Variable};
+pub use read::{import, import_from};

@@ -1,6 +1,9 @@
 //! What every kind of file is read into.
 
+use std::ops::RangeInclusive;
+
 use crate::document::{Section, Value};
+use crate::door::{Claim, Door, Routed, Site, ToTls};
 
 /// Most bytes of a file.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -115,7 +118,14 @@ pub struct Draft {
     pub(crate) limits: Section,
     pub(crate) others: Vec<(&'static str, Section)>,
     pub(crate) services: Vec<(String, Section)>,
-    pub(crate) routes: Vec<Section>,
+    pub(crate) routes: Vec<Routed>,
+    /// Its parts that have listeners of their own.
+    pub(crate) sites: Vec<Site>,
+    pub(crate) to_tls: Vec<ToTls>,
+    /// Whose the hosts of each listener are; empty: of every site that has routes for them.
+    pub(crate) claims: Vec<Claim>,
+    /// A host has the routes of its own sites alone, not those of less specific hosts for paths that it has not.
+    pub(crate) has_whole_hosts: bool,
     options: Vec<Noted>,
 }
 
@@ -130,6 +140,15 @@ impl Draft {
         self.options.push(Noted { line, option: option.into(), became });
     }
 
+    /// Options in these lines that were mapped are missing in the result, for this reason.
+    pub(crate) fn not_mapped_after_all(&mut self, lines: &RangeInclusive<usize>, why: &str) {
+        for noted in self.options.iter_mut().filter(|noted| lines.contains(&noted.line)) {
+            if matches!(noted.became, Became::Mapped(_)) {
+                noted.became = Became::NotMapped(why.to_owned());
+            }
+        }
+    }
+
     /// Puts what was noted into the order of the file's lines, once each.
     pub(crate) fn sort_options(&mut self) {
         self.options.sort_by_key(|noted| noted.line);
@@ -142,6 +161,17 @@ impl Draft {
             self.others.len() - 1
         });
         &mut self.others[at].1
+    }
+
+    /// Whether there is such a section.
+    pub(crate) fn has_other(&self, name: &str) -> bool {
+        self.others.iter().any(|(other, _)| *other == name)
+    }
+
+    /// Whether client certificates are those of this authority, or of none yet.
+    pub(crate) fn is_client_authority(&mut self, file: &str) -> bool {
+        let known = self.other("tls").table("client_certificates").unwrap_or_default();
+        known.iter().all(|(key, value)| key != "ca" || *value == Value::Text(file.to_owned()))
     }
 
     /// A name that no other service has, of letters that names may have.
@@ -160,25 +190,16 @@ impl Draft {
         first_free.unwrap_or(name)
     }
 
-    /// A route, unless there is one for the same host, path and `exact`.
-    pub(crate) fn route(&mut self, route: Section) -> bool {
-        let place = |route: &Section| ["host", "path", "exact"].map(|key| route.get(key).cloned());
-        let is_new = self.routes.iter().all(|other| place(other) != place(&route));
-        if is_new {
-            self.routes.push(route);
-        }
-        is_new
-    }
-
-    /// An address, once.
-    pub(crate) fn listen(&mut self, address: String) {
+    /// Adds an address to listen on, once.
+    pub(crate) fn listen(&mut self, address: String) -> Door {
         let mut all = match self.top.get("listen") {
             Some(Value::List(all)) => all.clone(),
             _ => Vec::new(),
         };
         if !all.contains(&address) {
-            all.push(address);
+            all.push(address.clone());
         }
         self.top.set("listen", Value::List(all));
+        Door(address)
     }
 }

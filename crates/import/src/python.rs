@@ -2,6 +2,7 @@
 
 use crate::document::{Section, Value};
 use crate::model::Draft;
+use crate::rules::Place;
 
 /// What is known of it while its file is read.
 #[derive(Default)]
@@ -25,6 +26,8 @@ pub(crate) struct Python {
     pub(crate) fields: Vec<(String, String)>,
     /// Plain HTTP is sent to TLS.
     pub(crate) redirects: bool,
+    /// Places that some requests are refused at.
+    pub(crate) closed: Vec<Place>,
     /// In place of `python3 -m pilotlight.wsgi`.
     pub(crate) command: Option<Vec<String>>,
 }

@@ -7,9 +7,34 @@ use crate::document::{Section, Value};
 use crate::model::{Became, Draft};
 
 /// Everybody.
-const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
+pub(crate) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// What a note says of a route that was closed because its rule of access could not be mapped.
 pub(crate) const CLOSED: &str = "the route is closed to everybody (`deny`) until you write the rule";
+
+/// Why a rule of access is weaker in the result.
+pub(crate) const BEYOND: &str =
+    "a route's path ends with a segment: longer names beside it ARE NOT RESTRICTED by the result";
+
+/// Whether the name of a file or snippet that is not read says that it has rules of access.
+pub(crate) fn names_access(name: &str) -> bool {
+    const WORDS: [&str; 13] = [
+        "access",
+        "acl",
+        "allow",
+        "auth",
+        "block",
+        "deny",
+        "firewall",
+        "geo",
+        "internal",
+        "password",
+        "private",
+        "restrict",
+        "whitelist",
+    ];
+    let lower = name.to_ascii_lowercase();
+    WORDS.iter().any(|word| lower.contains(word))
+}
 
 /// Where a route leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +205,12 @@ impl Rules {
             route.insert("deny", "networks", Value::List(denied));
         }
         route
+    }
+
+    /// Lets in clients of these networks alone; of those that a rule before let in, nobody can be told.
+    pub(crate) fn allow_only(&mut self, networks: &[String]) {
+        self.is_closed |= !self.allowed.is_empty() && self.allowed != networks;
+        self.allowed = networks.to_vec();
     }
 
     /// Nobody has access.

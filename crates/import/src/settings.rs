@@ -155,7 +155,13 @@ fn of_the_gateway(to: To, given: Given<'_>, draft: &mut Draft) -> Option<String>
             format!("limits.{key}")
         }
         To::Listen => {
-            draft.listen(address(value)?);
+            let address = address(value)?;
+            // There it is for both, here for IPv6.
+            let both = address.strip_prefix("[::]:").map(|port| format!("0.0.0.0:{port}"));
+            draft.listen(address);
+            both.into_iter().for_each(|address| {
+                draft.listen(address);
+            });
             "listen".to_owned()
         }
         To::AccessLog => {

@@ -1,12 +1,16 @@
 //! NGINX Unit: the JSON document of its configuration.
 
+mod application;
+mod order;
+mod settings;
+
 use crate::document::{Section, Value};
 use crate::json::{self, Json, Kind};
 use crate::model::{Became, Draft, ImportError};
-use crate::procfile::words_or_shell;
-use crate::python::Python;
-use crate::rules::{MAX_SERVERS, MAX_WEIGHT, Servers};
-use crate::settings::{address, seconds, short};
+use crate::rules::{BEYOND, MAX_SERVERS, MAX_WEIGHT, Servers};
+use crate::settings::{address, short};
+
+use order::{Placed, Step, placed};
 
 const OWN: &str = "the gateway and its supervisor do this themselves";
 /// Steps of routes that lead to further routes.
@@ -18,7 +22,8 @@ pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
     if !matches!(document.value, Kind::Table(_)) {
         return Err(ImportError { line: 1, message: "a JSON object is expected".to_owned() });
     }
-    let mut reader = Reader { draft: Draft::default(), document: &document, steps: 0 };
+    let mut reader =
+        Reader { draft: Draft::default(), document: &document, steps: 0, read: Vec::new(), added: Vec::new() };
     // Applications first: routes name their services.
     for (name, value) in document.table() {
         match name.as_str() {
@@ -35,7 +40,12 @@ pub(crate) fn read(text: &str) -> Result<Draft, ImportError> {
     for (name, value) in at(&document, "listeners").map_or(&[][..], Json::table) {
         reader.listener(name, value);
     }
-    Ok(reader.draft)
+    reader.unread_steps();
+    let mut draft = reader.draft;
+    draft.settle();
+    draft.merge_listeners();
+    draft.sort_options();
+    Ok(draft)
 }
 
 fn at<'a>(json: &'a Json, name: &str) -> Option<&'a Json> {
@@ -46,6 +56,10 @@ struct Reader<'a> {
     draft: Draft,
     document: &'a Json,
     steps: usize,
+    /// Steps that some listener leads to.
+    read: Vec<&'a Json>,
+    /// Routes of the listener that is read, in the order of their steps.
+    added: Vec<Step>,
 }
 
 impl<'a> Reader<'a> {
@@ -63,10 +77,12 @@ impl<'a> Reader<'a> {
 
     fn listener(&mut self, name: &str, value: &'a Json) {
         let Some(listen) = address(name) else {
-            return self.not_mapped(value, name, "it is no address");
+            let why = "it is no address, and its routes must not be reached at others";
+            return self.lost(name, value, why);
         };
-        let has_tls = at(value, "tls").is_some();
-        self.draft.listen(if has_tls { format!("https://{listen}") } else { listen });
+        let scheme = if at(value, "tls").is_some() && !listen.starts_with("unix:") { "https://" } else { "" };
+        let door = self.draft.listen(format!("{scheme}{listen}"));
+        self.draft.site(value.line..=value.line, format!("listener {name}"), vec![door]);
         self.mapped(value, name, "listen");
         for (key, one) in value.table() {
             match key.as_str() {
@@ -74,6 +90,7 @@ impl<'a> Reader<'a> {
                     Some(target) => {
                         let target = target.to_owned();
                         self.pass(one, &target, &Section::default().with("path", "/"));
+                        self.place_routes();
                     }
                     None => self.not_mapped(one, key, "it is no text"),
                 },
@@ -99,6 +116,17 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Notes a value that is left out, and all that is in it.
+    fn lost(&mut self, name: &str, value: &Json, why: &str) {
+        self.not_mapped(value, name, why);
+        for (key, one) in value.table() {
+            self.lost(key, one, why);
+        }
+        for one in value.list() {
+            self.lost(name, one, why);
+        }
+    }
+
     /// Where a listener or a step leads, for a route that has its host and path.
     fn pass(&mut self, from: &Json, target: &str, route: &Section) {
         let mut words = target.split('/');
@@ -121,10 +149,15 @@ impl<'a> Reader<'a> {
                 for step in steps.map_or(&[][..], Json::list) {
                     self.steps += 1;
                     if self.steps > MAX_STEPS {
+                        self.not_mapped(step, "routes", "there are too many steps");
                         return;
                     }
                     self.step(step, route);
                 }
+                // Requests that none of them takes are not found, whatever steps come after the one that led here.
+                let mut rest = route.clone();
+                rest.set("respond", Value::Number(404));
+                self.added.push(Step { noted: None, route: rest });
             }
             _ => self.not_mapped(from, "pass", "it leads to nothing that is known"),
         }
@@ -161,53 +194,144 @@ impl<'a> Reader<'a> {
     }
 
     fn add(&mut self, from: &Json, option: &str, route: Section) {
-        let is_new = self.draft.route(route);
-        if is_new {
-            self.mapped(from, option, "a route");
-        } else {
-            self.not_mapped(from, option, "there is a route for the same host and path already");
+        self.added.push(Step { noted: Some((from.line, option.to_owned())), route });
+    }
+
+    /// Adds the routes of a listener, when all its steps have been read.
+    fn place_routes(&mut self) {
+        let steps = std::mem::take(&mut self.added);
+        for (number, placed) in placed(&steps) {
+            let is_there = match placed {
+                Placed::Route(route) => self.draft.route(route),
+                Placed::Hidden => false,
+            };
+            let Some((line, option)) = steps[number].noted.clone() else { continue };
+            let became = match is_there {
+                true => Became::Mapped("a route".to_owned()),
+                false => Became::NotMapped("an earlier step has its requests".to_owned()),
+            };
+            self.draft.note(line, option, became);
+        }
+    }
+
+    /// Notes steps that no listener leads to.
+    fn unread_steps(&mut self) {
+        let routes = at(self.document, "routes");
+        let named = routes.map_or(&[][..], Json::table).iter().flat_map(|(_, steps)| steps.list());
+        for step in routes.map_or(&[][..], Json::list).iter().chain(named) {
+            if !self.read.iter().any(|read| std::ptr::eq(*read, step)) {
+                self.lost("step", step, "no listener of the result leads to it");
+            }
         }
     }
 
     fn step(&mut self, step: &'a Json, outer: &Section) {
-        let mut route = outer.clone();
-        for (key, one) in at(step, "match").map_or(&[][..], Json::table) {
-            match (key.as_str(), one.texts().as_slice()) {
-                ("uri", [pattern, others @ ..]) => match path(pattern) {
-                    Some((path, exact)) => {
-                        route.text("path", path);
-                        if exact {
-                            route.set("exact", Value::Truth(true));
-                        }
-                        match others {
-                            [] => self.mapped(one, key, "path"),
-                            _ => self.not_mapped(one, key, "a route has one path: write one for each of the others"),
-                        }
-                    }
-                    None => {
-                        return self.not_mapped(one, key, "a path is for itself and everything below it: no patterns");
-                    }
-                },
-                ("host", [host])
-                    if !host.contains(['*', '~', '!']) || (host.starts_with("*.") && !host[1..].contains('*')) =>
-                {
-                    route.text("host", *host);
-                    self.mapped(one, key, "host");
-                }
-                ("source", networks) if networks.iter().all(|text| !text.contains('!')) => {
-                    let list = Value::List(networks.iter().map(|&text| text.to_owned()).collect());
-                    route.set("allow", Value::Table(vec![("networks".to_owned(), list)]));
-                    self.mapped(one, key, "allow.networks");
-                }
-                ("scheme", ["http"]) => {
-                    route.text("https", "redirect");
-                    self.mapped(one, key, "https = \"redirect\"");
-                }
-                _ => return self.not_mapped(one, key, "a route goes by host and path: its step is left out"),
+        self.read.push(step);
+        let conditions = at(step, "match").map_or(&[][..], Json::table);
+        let action = at(step, "action");
+        let refusal = action.and_then(|action| at(action, "return")).and_then(refusal);
+        let is_restricted = refusal.is_some() || at(step, "match").is_some_and(|of| at(of, "source").is_some());
+        let mut routes = vec![outer.clone()];
+        let mut odd = None;
+        // Paths and hosts first: what refuses requests by something else refuses all of these.
+        let is_place = |key: &str| matches!(key, "uri" | "host");
+        let (places, others): (Vec<_>, Vec<_>) = conditions.iter().partition(|(key, _)| is_place(key));
+        for (key, one) in places.into_iter().chain(others) {
+            let found = match key.as_str() {
+                "uri" => self.paths(one, &routes, is_restricted),
+                "host" => self.hosts(one, &routes),
+                _ => self.condition(key, one, &routes),
+            };
+            match found {
+                Some(found) => routes = found,
+                None => odd = Some((key, one)),
             }
         }
-        if let Some(action) = at(step, "action") {
-            self.action(action, route);
+        match (odd, refusal, action) {
+            (Some((key, one)), Some(status), Some(action)) => {
+                let why = "a route goes by host and path: it refuses all requests there until you write the rule";
+                self.not_mapped(one, key, why);
+                self.rest(action);
+                if let Some(from) = at(action, "return") {
+                    self.all(from, "return", routes, &[("respond", Value::Number(status))]);
+                }
+            }
+            (Some((key, one)), None, action) => {
+                self.not_mapped(one, key, "a route goes by host and path: its step is left out");
+                if let Some(action) = action {
+                    self.lost("action", action, "its step is left out");
+                }
+            }
+            (None, _, Some(action)) => routes.into_iter().for_each(|route| self.action(action, route)),
+            _ => {}
+        }
+    }
+
+    /// Routes with each of these paths; none: no route has one of them.
+    fn paths(&mut self, one: &Json, routes: &[Section], is_restricted: bool) -> Option<Vec<Section>> {
+        let paths: Vec<(String, bool)> = one.texts().into_iter().map(path).collect::<Option<_>>()?;
+        if is_restricted && one.texts().iter().any(|text| text.ends_with('*') && !text.ends_with("/*")) {
+            self.not_mapped(one, "uri", BEYOND);
+        }
+        self.mapped(one, "uri", "path");
+        let with = |route: &Section, (path, exact): &(String, bool)| {
+            let mut route = route.clone().with("path", path.as_str());
+            if *exact {
+                route.set("exact", Value::Truth(true));
+            }
+            route
+        };
+        Some(routes.iter().flat_map(|route| paths.iter().map(move |path| with(route, path))).collect())
+    }
+
+    fn hosts(&mut self, one: &Json, routes: &[Section]) -> Option<Vec<Section>> {
+        let hosts = one.texts();
+        let is_good = |host: &&str| {
+            !host.contains(['*', '~', '!']) || (host.starts_with("*.") && !host[1..].contains(['*', '~', '!']))
+        };
+        if hosts.is_empty() || !hosts.iter().all(is_good) {
+            return None;
+        }
+        self.mapped(one, "host", "host");
+        Some(routes.iter().flat_map(|route| hosts.iter().map(|host| route.clone().with("host", *host))).collect())
+    }
+
+    fn condition(&mut self, key: &str, one: &Json, routes: &[Section]) -> Option<Vec<Section>> {
+        let (name, value) = match (key, one.texts().as_slice()) {
+            ("source", networks) if !networks.is_empty() && networks.iter().all(|text| !text.contains('!')) => {
+                let list = Value::List(networks.iter().map(|&text| text.to_owned()).collect());
+                ("allow", Value::Table(vec![("networks".to_owned(), list)]))
+            }
+            ("scheme", ["http"]) => ("https", Value::Text("redirect".to_owned())),
+            ("method", methods) if !methods.is_empty() && methods.iter().all(|word| is_method(word)) => {
+                let list = Value::List(methods.iter().map(|&text| text.to_owned()).collect());
+                ("when", Value::Table(vec![("methods".to_owned(), list)]))
+            }
+            _ => return None,
+        };
+        let to = match name {
+            "allow" => "allow.networks",
+            "when" => "when.methods",
+            _ => "https = \"redirect\"",
+        };
+        self.mapped(one, key, to);
+        let mut routes = routes.to_vec();
+        routes.iter_mut().for_each(|route| route.set(name, value.clone()));
+        Some(routes)
+    }
+
+    /// Adds these routes with further keys.
+    fn all(&mut self, from: &Json, option: &str, routes: Vec<Section>, keys: &[(&'static str, Value)]) {
+        for mut route in routes {
+            keys.iter().for_each(|(key, value)| route.set(key, value.clone()));
+            self.add(from, option, route);
+        }
+    }
+
+    /// Notes what an action says beside the status that it refuses with.
+    fn rest(&mut self, action: &Json) {
+        for (key, one) in action.table().iter().filter(|(key, _)| key != "return") {
+            self.not_mapped(one, key, "the requests are refused");
         }
     }
 
@@ -233,7 +357,14 @@ impl<'a> Reader<'a> {
                     let service = self.external("upstream", url);
                     self.add(one, key, route.clone().with("service", service));
                 }
+                ("share", Some(_)) if at(action, "types").is_some() => {
+                    self.not_mapped(one, key, "files of some types only were sent, and a route has all of its folder");
+                    self.all(one, "share", vec![route.clone()], &[("respond", Value::Number(403))]);
+                }
                 ("share", Some(share)) => self.share(action, one, share, &route),
+                ("types", _) => {
+                    self.not_mapped(one, key, "the route is refused with 403 until you name a folder of them");
+                }
                 ("return", _) => self.returned(action, one, &route),
                 ("location" | "index" | "response_headers" | "fallback", _) => {}
                 ("rewrite", _) => {
@@ -262,7 +393,8 @@ impl<'a> Reader<'a> {
 
     /// `/www$uri`: there the whole path goes on from the folder, here what is behind the path of the route.
     fn share(&mut self, action: &Json, at_share: &Json, share: &str, route: &Section) {
-        let Some(folder) = share.strip_suffix("$uri").filter(|folder| !folder.contains('$')) else {
+        let folder = share.strip_suffix("$uri").or_else(|| share.strip_suffix("${uri}"));
+        let Some(folder) = folder.filter(|folder| !folder.contains('$')) else {
             return self.not_mapped(at_share, "share", "a folder is named by its path");
         };
         if route.get("exact").is_some() {
@@ -292,182 +424,36 @@ impl<'a> Reader<'a> {
     fn returned(&mut self, action: &Json, status: &Json, route: &Section) {
         let location = at(action, "location").and_then(Json::text);
         let code = status.number().unwrap_or_default();
+        if let Some(refusal) = refusal(status) {
+            return self.all(status, "return", vec![route.clone()], &[("respond", Value::Number(refusal))]);
+        }
         let (Some(location), 301 | 302 | 303 | 307 | 308) = (location, code) else {
             return self.not_mapped(status, "return", "only redirects are answered without a service");
         };
-        let to = location.replace("$host", "{host}").replace("$request_uri", "{path}{query}").replace("$uri", "{path}");
+        let mut to = location.to_owned();
+        for (name, here) in [("host", "{host}"), ("request_uri", "{path}{query}"), ("uri", "{path}")] {
+            to = to.replace(&format!("${{{name}}}"), here).replace(&format!("${name}"), here);
+        }
         if to.contains('$') {
             return self.not_mapped(status, "location", "the placeholders are {host}, {scheme}, {path} and {query}");
         }
         let table = vec![("to".to_owned(), Value::Text(to)), ("status".to_owned(), Value::Number(code))];
         let mut route = route.clone();
         route.set("redirect", Value::Table(table));
+        if let Some(location) = at(action, "location") {
+            self.mapped(location, "location", "redirect.to");
+        }
         self.add(status, "return", route);
     }
+}
 
-    fn application(&mut self, name: &str, app: &'a Json) {
-        let kind = at(app, "type").and_then(Json::text).unwrap_or_default();
-        let line = app.line;
-        let mut python = Python::default();
-        let is_python = kind.starts_with("python");
-        if kind == "external" {
-            let program = at(app, "executable").and_then(Json::text).unwrap_or_default();
-            let mut words = words_or_shell(program);
-            words.extend(at(app, "arguments").map(Json::texts).unwrap_or_default().into_iter().map(str::to_owned));
-            python.command = Some(words).filter(|words| !words.is_empty());
-            python.service.text("transport", "http");
-            python.service.text("socket", "port");
-        } else if !is_python {
-            let why = format!(
-                "there is no SDK for {kind:?}: write the command of a server for it, with transport = \"http\" and socket = \"port\""
-            );
-            return self.draft.note(line, name, Became::NotMapped(why));
-        }
-        for (key, one) in app.table() {
-            self.key_of_application(key, one, &mut python);
-        }
-        let routes = self.draft.routes.len();
-        let is_there = python.finish(name, &mut self.draft).is_some();
-        self.draft.routes.truncate(routes); // listeners and routes say who gets there
-        match is_there {
-            true => self.draft.note(line, name, Became::Mapped("[services.NAME]".to_owned())),
-            false => self.draft.note(line, name, Became::NotMapped("it has no `module`".to_owned())),
-        }
-    }
+fn is_method(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+}
 
-    fn key_of_application(&mut self, key: &str, one: &Json, python: &mut Python) {
-        let text = one.text().map(str::to_owned);
-        let to = match (key, text, one.number()) {
-            ("type", ..) => "transport",
-            ("executable" | "arguments", ..) => "command",
-            ("module", Some(module), _) => {
-                python.module = Some(module);
-                "command"
-            }
-            ("callable", Some(callable), _) => {
-                python.callable = Some(callable);
-                "command"
-            }
-            ("home", Some(home), _) => {
-                python.environment = Some(home);
-                "command"
-            }
-            ("path", ..) => {
-                python.paths.extend(one.texts().into_iter().map(str::to_owned));
-                "env.PYTHONPATH"
-            }
-            ("prefix", Some(prefix), _) => {
-                python.mount = Some(prefix);
-                "command"
-            }
-            ("working_directory", Some(folder), _) => {
-                python.service.text("dir", folder);
-                "dir"
-            }
-            ("user" | "group", Some(name), _) => {
-                python.service.text(if key == "user" { "user" } else { "group" }, name);
-                "user, group"
-            }
-            ("threads", _, Some(count)) => {
-                python.threads = Some(count.clamp(1, 100_000));
-                "concurrency"
-            }
-            ("processes", ..) => return self.processes(one, python),
-            ("limits", ..) => return self.limits(one, python),
-            ("environment", ..) => {
-                for (name, value) in one.table() {
-                    python.service.entry("env", name.as_str(), value.text().unwrap_or_default());
-                }
-                "env"
-            }
-            ("stdout" | "stderr", ..) => {
-                return self.not_needed(one, key, "`pilotlight logs` has what a service prints");
-            }
-            ("protocol" | "thread_stack_size", ..) => return self.not_needed(one, key, OWN),
-            ("isolation", ..) => {
-                return self.not_mapped(one, key, "`sandbox`, `limits` and `cgroup` of a service are the means here");
-            }
-            _ => return self.not_mapped(one, key, "there is no key for it"),
-        };
-        self.mapped(one, key, to);
-    }
-
-    fn processes(&mut self, one: &Json, python: &mut Python) {
-        if let Some(count) = one.number() {
-            python.instances = Some(count.clamp(1, 256));
-            return self.mapped(one, "processes", "max_instances");
-        }
-        for (key, value) in one.table() {
-            match (key.as_str(), value.number()) {
-                ("max", Some(count)) => {
-                    python.instances = Some(count.clamp(1, 256));
-                    self.mapped(value, "processes.max", "max_instances");
-                }
-                ("spare", Some(count)) => {
-                    python.service.set("spare", Value::Number(count.min(1)));
-                    self.mapped(value, "processes.spare", "spare");
-                }
-                ("idle_timeout", Some(time)) => {
-                    python.service.text("scale_down_after", seconds(time.clamp(1, 86_400)).unwrap_or_default());
-                    self.mapped(value, "processes.idle_timeout", "scale_down_after");
-                }
-                _ => self.not_mapped(value, key, "there is no key for it"),
-            }
-        }
-    }
-
-    fn limits(&mut self, one: &Json, python: &mut Python) {
-        for (key, value) in one.table() {
-            match (key.as_str(), value.number()) {
-                ("timeout", Some(time)) => {
-                    python.service.text("max_request_time", seconds(time).unwrap_or_else(|| "none".to_owned()));
-                    self.mapped(value, "limits.timeout", "max_request_time");
-                }
-                ("requests", Some(count)) => {
-                    python.service.set("max_requests", Value::Number(count.max(1)));
-                    self.mapped(value, "limits.requests", "max_requests");
-                }
-                _ => self.not_mapped(value, key, "there is no key for it"),
-            }
-        }
-    }
-
-    fn settings(&mut self, settings: &Json) {
-        for (key, one) in at(settings, "http").map_or(&[][..], Json::table) {
-            let time = |max: u64| one.number().and_then(|time| seconds(time.clamp(1, max)));
-            let (name, value) = match key.as_str() {
-                "header_read_timeout" => ("header_timeout", time(600)),
-                "body_read_timeout" | "send_timeout" => ("body_timeout", time(3600)),
-                "idle_timeout" => ("keepalive_timeout", time(3600)),
-                "max_body_size" => ("body_size", one.number().map(|bytes| format!("{}B", bytes.max(1)))),
-                "discard_unsafe_fields" | "server_version" | "log_route" | "body_buffer_size" | "body_temp_path" => {
-                    self.not_needed(one, key, OWN);
-                    continue;
-                }
-                "static" => {
-                    self.not_needed(one, key, "types of files go by their ends");
-                    continue;
-                }
-                _ => ("", None),
-            };
-            match value {
-                Some(value) => {
-                    self.draft.limits.text(name, value);
-                    self.mapped(one, key, &format!("limits.{name}"));
-                }
-                None => self.not_mapped(one, key, "there is no key for it"),
-            }
-        }
-    }
-
-    fn access_log(&mut self, one: &Json) {
-        let path = one.text().or_else(|| at(one, "path").and_then(Json::text)).unwrap_or("access.log").to_owned();
-        self.draft.other("access_log").text("path", path);
-        self.mapped(one, "access_log", "access_log.path");
-        if let Some(format) = at(one, "format") {
-            self.not_mapped(format, "format", "`fields` in [access_log] says what is logged");
-        }
-    }
+/// The status that a `return` refuses requests with.
+fn refusal(status: &Json) -> Option<u64> {
+    status.number().filter(|status| (400..600).contains(status))
 }
 
 fn plain(name: &str) -> String {

@@ -2,9 +2,16 @@
 
 use crate::document::{Section, Value};
 use crate::model::{Became, Draft};
+use crate::origin::Origin;
+use crate::pattern::closed_by;
 use crate::python::Python;
-use crate::settings::{Given, To, address, apply};
+use crate::rules::{CLOSED, Place};
+use crate::settings::{Given, To, address, apply, short};
 
+/// Longest value of an option that another one names.
+const MAX_VALUE: usize = 4096;
+/// Longest value with others in it.
+const MAX_FILLED: usize = 64 * 1024;
 const OWN: &str = "the gateway and its supervisor do this themselves";
 const PIPE: &str = "the gateway speaks HTTP itself, and the pipe to the service";
 const LOGS: &str = "`pilotlight logs` has what a service prints; `access_log` is off unless asked for";
@@ -54,8 +61,7 @@ const OPTIONS: &[(&[&str], To)] = &[
     (&["stats", "stats-server", "stats-http"], To::NotNeeded("`pilotlight status`; for Prometheus [metrics]")),
     (&["mule", "mules", "spooler", "spooler-processes", "cron", "cron2", "unique-cron", "attach-daemon", "attach-daemon2",
        "smart-attach-daemon", "legion-cron", "timer"], To::Missing(NOT_A_SERVER)),
-    (&["route", "route-uri", "route-host", "route-if", "route-if-not", "route-run", "response-route", "error-route", "final-route",
-       "collect-header"], To::Missing(NO_ROUTING)),
+    (&["response-route", "error-route", "collect-header"], To::Missing(NO_ROUTING)),
     (&["emperor", "vassals-dir"], To::Missing("one Pilotlight has all services: import the file of each vassal")),
     (&["ini", "include", "inherit"], To::Missing("import that file as well")),
     (&["rack", "psgi", "php-docroot", "lua", "jwsgi", "go"], To::Missing("write the command of a server for it: transport = \"http\", socket = \"port\"")),
@@ -64,7 +70,7 @@ const OPTIONS: &[(&[&str], To)] = &[
     (&["paste", "ini-paste", "pecan"], To::Missing("name the application: MODULE:APP")),
 ];
 
-pub(crate) fn read(text: &str) -> Draft {
+pub(crate) fn read(text: &str, origin: Origin<'_>) -> Draft {
     let mut draft = Draft::default();
     let mut python = Python::default();
     let mut mounts: Vec<(String, String)> = Vec::new();
@@ -85,7 +91,15 @@ pub(crate) fn read(text: &str) -> Draft {
             draft.note(line, name, Became::NotMapped(format!("it is in the section [{section}], not in [uwsgi]")));
             continue;
         }
-        let value = filled(value, &variables);
+        let is_pattern = ["log-format", "logformat"].contains(&name);
+        let value = match filled(value, &variables, origin) {
+            Ok(value) => value,
+            Err(_) if is_pattern => value.to_owned(),
+            Err(why) => {
+                draft.note(line, format!("{name} = {}", short(value)), Became::NotMapped(why));
+                continue;
+            }
+        };
         if ["set-placeholder", "set-ph", "set", "var"].contains(&name) {
             variables.extend(value.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
             draft.note(line, name, Became::Mapped("where it is used".to_owned()));
@@ -98,21 +112,67 @@ pub(crate) fn read(text: &str) -> Draft {
     draft
 }
 
-/// With `%(name)` in place of what an option above says.
-fn filled(value: &str, variables: &[(String, String)]) -> String {
+/// With `%(name)` in place of what an option above says, `$(NAME)` of a variable, and `%d` and the like of the file's
+/// path; or what is not known.
+fn filled(value: &str, variables: &[(String, String)], origin: Origin<'_>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = value;
-    while let Some((before, after)) = rest.split_once("%(") {
+    while let Some(start) = rest.find(['%', '$']) {
+        let (before, after) = rest.split_at(start);
         filled.push_str(before);
-        let Some((name, after)) = after.split_once(')') else { break };
-        let known = variables.iter().rev().find(|(other, _)| other == name).map_or("", |(_, value)| value.as_str());
-        filled.extend(known.chars().take(4096));
-        rest = after;
-        if filled.len() > 64 * 1024 {
-            break;
+        let named = after.get(1..).and_then(|after| after.strip_prefix('(')).and_then(|name| name.split_once(')'));
+        rest = match (after.starts_with('%'), named) {
+            (true, Some((name, behind))) => {
+                let known = variables.iter().rev().find(|(other, _)| other == name);
+                let (_, known) = known.ok_or_else(|| format!("no option above it says what %({name}) is"))?;
+                filled.extend(known.chars().take(MAX_VALUE));
+                behind
+            }
+            (false, Some((name, behind))) => {
+                let value = origin.value(name).ok_or_else(|| {
+                    format!("the variable {name} has no value here, or is a secret: a service has `env`, and `secrets`")
+                })?;
+                filled.push_str(&value);
+                behind
+            }
+            (true, None) => {
+                let mut letters = after[1..].chars();
+                match letters.next() {
+                    Some(letter) if letter.is_ascii_alphabetic() => {
+                        let of_path = magic(letter, origin);
+                        filled.push_str(&of_path.ok_or_else(|| format!("it is not known here what %{letter} is"))?);
+                    }
+                    Some('%') => filled.push('%'),
+                    Some(other) => filled.extend(['%', other]),
+                    None => filled.push('%'),
+                }
+                letters.as_str()
+            }
+            (false, None) => {
+                filled.push('$');
+                &after[1..]
+            }
+        };
+        if filled.len() > MAX_FILLED {
+            return Err("it is too long".to_owned());
         }
     }
-    filled + rest
+    Ok(filled + rest)
+}
+
+/// What a letter behind `%` says of the file's path.
+fn magic(letter: char, origin: Origin<'_>) -> Option<String> {
+    let file = origin.file?;
+    let name = file.file_name()?.to_str()?;
+    Some(match letter {
+        'p' => file.to_str()?.to_owned(),
+        's' => name.to_owned(),
+        'd' => format!("{}/", origin.folder()?.to_str()?.trim_end_matches('/')),
+        'c' => origin.folder()?.file_name()?.to_str()?.to_owned(),
+        'e' => file.extension()?.to_str()?.to_owned(),
+        'n' => file.file_stem()?.to_str()?.to_owned(),
+        _ => return None,
+    })
 }
 
 fn one(given: Given<'_>, python: &mut Python, mounts: &mut Vec<(String, String)>, draft: &mut Draft) {
@@ -155,6 +215,7 @@ fn one(given: Given<'_>, python: &mut Python, mounts: &mut Vec<(String, String)>
             return statics(given, &name, draft);
         }
         "https" | "https-socket" => return https(given, draft),
+        name if name.starts_with("route") || name == "final-route" => return routing(given, name, python, draft),
         "add-header" => {
             let Some((field, value)) = value.split_once(':') else {
                 return draft.note(given.line, given.name, Became::NotMapped("NAME: VALUE is expected".to_owned()));
@@ -199,6 +260,22 @@ fn statics(given: Given<'_>, name: &str, draft: &mut Draft) {
     draft.note(given.line, given.name, became);
 }
 
+/// `route = PATTERN ACTION` and the like: what refuses requests closes the paths that it may be for.
+fn routing(given: Given<'_>, name: &str, python: &mut Python, draft: &mut Draft) {
+    const REFUSES: [&str; 7] = ["deny:", "break:4", "break:5", "return:4", "return:5", "basicauth:", "ldapauth:"];
+    let refuses = REFUSES.iter().any(|action| given.value.contains(action)) || given.value.contains("radius:");
+    let why = match refuses {
+        true => format!("{NO_ROUTING}; {CLOSED}"),
+        false => NO_ROUTING.to_owned(),
+    };
+    draft.note(given.line, given.name, Became::NotMapped(why));
+    if refuses {
+        let pattern = given.value.split_whitespace().next().unwrap_or_default();
+        let of_path = matches!(name, "route" | "route-uri");
+        python.closed.extend(if of_path { closed_by(pattern) } else { vec![Place::root()] });
+    }
+}
+
 /// `ADDRESS,CERTIFICATE,KEY`.
 fn https(given: Given<'_>, draft: &mut Draft) {
     let mut parts = given.value.split(',');
@@ -215,6 +292,7 @@ fn https(given: Given<'_>, draft: &mut Draft) {
 
 fn finish(mut python: Python, mounts: Vec<(String, String)>, draft: &mut Draft) {
     let fields = std::mem::take(&mut python.fields);
+    let closed = std::mem::take(&mut python.closed);
     let redirects = python.redirects;
     let environment = python.environment.clone();
     let shared = python.service.clone();
@@ -234,7 +312,7 @@ fn finish(mut python: Python, mounts: Vec<(String, String)>, draft: &mut Draft) 
         };
         python.finish(path.trim_matches('/'), draft);
     }
-    for route in &mut draft.routes {
+    for route in draft.routes.iter_mut().map(|route| &mut route.section) {
         for (name, value) in &fields {
             let set = vec![(name.clone(), Value::Text(value.clone()))];
             let mut all = match route.get("response_fields") {
@@ -250,5 +328,8 @@ fn finish(mut python: Python, mounts: Vec<(String, String)>, draft: &mut Draft) 
         if redirects {
             route.text("https", "redirect");
         }
+    }
+    for place in closed {
+        draft.close_below(&place);
     }
 }

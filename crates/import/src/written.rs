@@ -34,7 +34,7 @@ impl Draft {
             text.push_str(&format!("\n[services.{name}]\n{}", keys(section)));
         }
         for route in &self.routes {
-            text.push_str(&format!("\n[[routes]]\n{}", keys(route)));
+            text.push_str(&format!("\n[[routes]]\n{}", keys(&route.section)));
         }
         text
     }

@@ -5,6 +5,9 @@ use crate::text::{MAX_VALUE, Step, Text};
 /// Brackets within each other; a document with more is refused, as most parsers do.
 pub const MAX_DEPTH: u32 = 128;
 
+/// The byte order mark of UTF-8.
+const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
 /// Looks for fields at the top of an object.
 #[derive(Debug)]
 pub struct Scanner {
@@ -40,8 +43,12 @@ pub struct Invalid;
 
 #[derive(Debug)]
 enum State {
-    /// Before the object.
+    /// Before the object, and before a byte order mark.
     Start,
+    /// So many bytes of the mark have come, which a parser may pass by (RFC 8259 §8.1).
+    Mark(usize),
+    /// Before the object.
+    Object,
     /// Behind `{`.
     First,
     /// Behind a comma of the object.
@@ -109,8 +116,13 @@ impl Scanner {
             },
             State::Word if matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'E' | b'+' | b'-' | b'.') => State::Word,
             State::Word => self.behind(byte),
+            State::Mark(count) if MARK.get(count) == Some(&byte) && count + 1 == MARK.len() => State::Object,
+            State::Mark(count) if MARK.get(count) == Some(&byte) => State::Mark(count + 1),
+            State::Mark(_) => State::Invalid,
+            State::Start if byte == MARK[0] => State::Mark(1),
+            State::Start if is_space => State::Object,
             state if is_space => state,
-            State::Start if byte == b'{' => State::First,
+            State::Start | State::Object if byte == b'{' => State::First,
             State::First if byte == b'}' => State::Done,
             State::First | State::Next if byte == b'"' => State::Name(Text::kept(self.longest())),
             State::Colon(index) if byte == b':' => State::Value(index),

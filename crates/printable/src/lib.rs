@@ -8,12 +8,30 @@
 //! the rest. A backslash stays as it is: paths, patterns and lines of JSON stay readable, and an escape that the text
 //! itself spells out does no harm. So does a tab, of which stack traces are full.
 //!
+//! Their files may begin with a byte order mark, which is no part of the text: [`without_mark`].
+//!
 //! In a page of HTML a text with `<` is markup; [`html`] makes it text again.
 //!
 //! Invariant: no result has a hidden character but a tab (and a line feed, with [`printable_lines`]).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+
+/// The byte order mark of UTF-8.
+const MARK: &str = "\u{feff}";
+
+/// Returns a text without the byte order mark that editors of Windows begin files with (RFC 3629 §6). Every reader of
+/// text files goes through it: in a file of variables, of users or of JSON the mark would be part of the first name.
+#[must_use]
+pub fn without_mark(text: &str) -> &str {
+    text.strip_prefix(MARK).unwrap_or(text)
+}
+
+/// Returns the bytes of a text without its byte order mark.
+#[must_use]
+pub fn bytes_without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(MARK.as_bytes()).unwrap_or(text)
+}
 
 /// Format characters (general category Cf of Unicode 17), line and paragraph separators (Zl, Zp), and code points
 /// between them that are reserved for the like. Sorted.
@@ -161,6 +179,15 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         assert_eq!(printable(text), expected);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_text() {
+        assert_eq!((without_mark("\u{feff}A=1"), without_mark("A\u{feff}")), ("A=1", "A\u{feff}"));
+        assert_eq!(
+            (bytes_without_mark(b"\xef\xbb\xbf{}"), bytes_without_mark(b"\xef\xbb")),
+            (&b"{}"[..], &b"\xef\xbb"[..])
+        );
     }
 
     #[test]

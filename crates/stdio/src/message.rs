@@ -3,7 +3,8 @@
 //! A message is passed on as the text that it came as. Only line ends between its parts become spaces: it has to be one
 //! line.
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
+use pilotlight_printable::bytes_without_mark;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -76,7 +77,9 @@ pub(crate) enum Malformed {
 }
 
 /// The message of a text, or the messages of a batch.
-pub(crate) fn parse(text: Bytes) -> Result<Vec<Message>, Malformed> {
+pub(crate) fn parse(mut text: Bytes) -> Result<Vec<Message>, Malformed> {
+    // Programs of .NET and PowerShell write a byte order mark before their first line.
+    text.advance(text.len() - bytes_without_mark(&text).len());
     match text.trim_ascii_start().first() {
         Some(b'{') => Ok(vec![one(text)?]),
         Some(b'[') => batch(&text),
@@ -307,6 +310,7 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":1,"method":"a/b"}"#, request(json!(1)));
         check(r#"{"method":"a/b","params":[1],"id":"x","jsonrpc":"2.0"}"#, request(json!("x")));
         check(r#"{"jsonrpc":"2.0","method":"n"}"#, Ok(Kind::Notification { method: "n".to_owned() }));
+        check("\u{feff}{\"jsonrpc\":\"2.0\",\"method\":\"n\"}", Ok(Kind::Notification { method: "n".to_owned() }));
         check(r#"{"jsonrpc":"2.0","id":2,"result":null}"#, Ok(Kind::Response { id: json!(2) }));
         check(r#"{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":""}}"#, Ok(Kind::Response { id: json!(2) }));
         for text in [

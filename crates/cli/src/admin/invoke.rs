@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use pilotlight_printable::{printable, printable_lines};
+use pilotlight_printable::{printable, printable_lines, without_mark};
 use serde_json::{Value, json};
 
 use super::arguments::Running;
@@ -85,7 +85,7 @@ fn read(event: Option<&Path>) -> Result<Value, Failure> {
         detail: format!("cannot read the event: {}: {why}", printable(&name)),
     };
     read.map_err(|e| wrong(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| wrong(format!("it is not JSON: {e}")))
+    serde_json::from_str(without_mark(&text)).map_err(|e| wrong(format!("it is not JSON: {e}")))
 }
 
 /// What the function says of its failure.

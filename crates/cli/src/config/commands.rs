@@ -8,6 +8,7 @@ use super::listeners::Ports;
 use super::load::{DEFAULT_FILE, load};
 use super::render::Style;
 use super::report::Report;
+use crate::presence;
 
 /// The file that `init` writes.
 pub const STARTER: &str = include_str!("../starter.toml");
@@ -63,7 +64,8 @@ pub fn style_for_stderr() -> Style {
 /// # Errors
 /// Only if `out` or `err` cannot be written to.
 pub fn check(file: &Path, format: Format, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<Outcome> {
-    let loaded = load(file, Ports::Warn);
+    let own = std::path::absolute(file).ok().and_then(|file| presence::with_file(&file).0.first().map(|own| own.pid));
+    let loaded = load(file, own.map_or(Ports::Warn, Ports::Beside));
     let (report, outcome): (&Report, Outcome) = match &loaded {
         Ok(loaded) => (&loaded.warnings, Outcome::Done),
         Err(report) => (report, Outcome::Misconfigured),

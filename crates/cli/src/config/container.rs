@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use pilotlight_printable::without_mark;
 use pilotlight_supervisor::{
     ContainerSource, ContainerSpec, HttpSocket, ImageSpec, InheritEnv, Pull, Sandbox, ServiceSpec, Transport,
 };
@@ -235,7 +236,7 @@ fn compose(
 /// `name: NAME` at the beginning of a line of the file. Whether the file is there is for `environment` to say.
 fn project_of(file: &Path) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
-    let name = text.lines().find_map(|line| line.strip_prefix("name:"))?;
+    let name = without_mark(&text).lines().find_map(|line| line.strip_prefix("name:"))?;
     let name = name.split('#').next()?.trim().trim_matches(['"', '\'']);
     (!name.is_empty() && !name.contains('$')).then(|| name.to_owned())
 }

@@ -18,6 +18,7 @@ use super::diagnostic::{Code, Diagnostic, Span};
 use super::error_pages;
 use super::files;
 use super::isolation;
+use super::keys;
 use super::listeners::{self, Ports};
 use super::logs;
 use super::model::{Config, ServiceSpans, joined};
@@ -43,6 +44,7 @@ pub fn check(config: &Config, ports: Ports) -> Vec<Diagnostic> {
     tls::check(config, &mut found);
     traces::check(config, &mut found);
     acme::check(config, &mut found);
+    keys::check(config, |name| std::env::var_os(name), &mut found);
     schedules::check(config, &mut found);
     let path = std::env::var_os("PATH");
     for service in &config.services {

@@ -15,6 +15,7 @@ use super::access::may;
 use super::address::written;
 use super::diagnostic::{Code, Diagnostic, Severity, Span};
 use super::model::Config;
+use crate::port_owner::owner;
 
 /// What to do about addresses that cannot be listened on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub enum Ports {
     Skip,
     /// Warn: perhaps it is this gateway that has them.
     Warn,
+    /// Warn, but not of those that the gateway with this process id has, which is that of the same file.
+    Beside(u32),
     /// Report errors: this process is about to use them.
     ///
     /// The gateway's own listeners share their ports (`SO_REUSEPORT`), so that without this look a second gateway of
@@ -40,14 +43,21 @@ pub(super) fn check(config: &Config, ports: Ports, found: &mut Vec<Diagnostic>) 
 pub(super) fn check_one(address: &ListenAddr, at: &Span, key: &str, ports: Ports, found: &mut Vec<Diagnostic>) {
     let severity = match ports {
         Ports::Skip => return,
-        Ports::Warn => Severity::Warning,
+        Ports::Warn | Ports::Beside(_) => Severity::Warning,
         Ports::Require => Severity::Error,
     };
     let problem = match address {
         ListenAddr::Tcp(address) | ListenAddr::Tls(address) => tcp(*address),
         ListenAddr::Unix(path) => unix(path),
     };
-    if let Some(Problem { message, help }) = problem {
+    // Where nobody says who has it, it is the gateway that has it by right.
+    let is_own = |pid: u32| owner(address).is_none_or(|owner| owner.pid == u64::from(pid));
+    if let (Ports::Beside(pid), Some(Problem { is_in_use: true, .. })) = (ports, &problem)
+        && is_own(pid)
+    {
+        return;
+    }
+    if let Some(Problem { message, help, .. }) = problem {
         let message = format!("{} {message}", written(address));
         let mut diagnostic =
             Diagnostic::whole_file(severity, Code::Listen, message).help(help.replace("`listen`", key));
@@ -82,20 +92,27 @@ pub(crate) fn listener_findings(config: &Config) -> Vec<ListenerFinding> {
 struct Problem {
     message: String,
     help: String,
+    /// Another process has the address.
+    is_in_use: bool,
 }
 
 fn problem(message: impl Into<String>, help: impl Into<String>) -> Problem {
-    Problem { message: message.into(), help: help.into() }
+    Problem { message: message.into(), help: help.into(), is_in_use: false }
 }
 
 fn tcp(address: SocketAddr) -> Option<Problem> {
     let error = bound(address).err()?;
     let port = address.port();
     Some(match error.kind() {
-        ErrorKind::AddrInUse => problem(
-            "is in use by another program",
-            format!("stop that program (`ss -ltnp 'sport = :{port}'` shows it), or choose another port in `listen`"),
-        ),
+        ErrorKind::AddrInUse => Problem {
+            is_in_use: true,
+            ..problem(
+                "is in use by another program",
+                format!(
+                    "stop that program (`ss -ltnp 'sport = :{port}'` shows it), or choose another port in `listen`"
+                ),
+            )
+        },
         ErrorKind::PermissionDenied => problem(
             "may not be used by this user",
             "choose a port from 1024 up, or give the program the right: setcap cap_net_bind_service=+ep",
@@ -151,8 +168,10 @@ fn unix(path: &Path) -> Option<Problem> {
         Ok(metadata) if !metadata.file_type().is_socket() => {
             Some(problem("is there already and is not a socket", "take it away, or choose another path in `listen`"))
         }
-        Ok(_) => is_answered(path)
-            .then(|| problem("is in use by another program", "stop that program, or choose another path in `listen`")),
+        Ok(_) => is_answered(path).then(|| Problem {
+            is_in_use: true,
+            ..problem("is in use by another program", "stop that program, or choose another path in `listen`")
+        }),
     }
 }
 

@@ -13,6 +13,7 @@ use super::report::Report;
 use super::root;
 use super::shown::counted;
 use super::syntax::Syntax;
+use super::tilde;
 
 /// The file that is read when none is named.
 pub const DEFAULT_FILE: &str = "pilotlight.toml";
@@ -134,6 +135,7 @@ fn read<R>(
     let mut found = Vec::new();
     let config = root::read(&tree, folder, &mut found);
     found.extend(machine(&config));
+    tilde::explain(text, std::env::var("HOME").ok().as_deref(), &mut found);
     let partial = syntax.is_partial();
     let mut report = Report::new(file.display().to_string(), text.to_owned(), syntax.merge(found));
     report.partial = partial;

@@ -18,7 +18,7 @@ use pilotlight_supervisor::ServiceSpec;
 use pilotlight_tls::TlsSettings;
 
 use super::diagnostic::Span;
-use super::named_files::{AdmissionFile, PageFile};
+use super::named_files::{AdmissionFile, AdmissionFileKind, PageFile};
 
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +72,12 @@ pub struct Containers {
 }
 
 impl Config {
+    /// Files of users with their passwords.
+    pub(crate) fn password_files(&self) -> impl Iterator<Item = &Path> {
+        let files = self.admission_files.iter().filter(|file| file.kind == AdmissionFileKind::Users);
+        files.map(|file| file.path.as_path())
+    }
+
     /// The service that a route leads to.
     #[must_use]
     pub fn service_of(&self, route: &RouteSpec) -> Option<&Service> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use pilotlight_gateway::{ListenAddr, RouteSpec};
+use pilotlight_gateway::ListenAddr;
 use pilotlight_tls::{
     CertificateFiles, ClientCertificateMode, ClientCertificates, FileError, MinVersion, Remark, TlsSettings,
     check_client_certificates,
@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::address::Said;
 use super::diagnostic::{Code, Diagnostic, Span};
+use super::keys::signs_locally;
 use super::model::{Config, Listener, PairSpans, Tls, joined};
 use super::readers::{non_empty, word};
 use super::schema::Part;
@@ -140,8 +141,7 @@ pub(super) fn spoken(
 /// Whether there is a certificate, or somebody who gives one.
 pub(super) fn relations(config: &Config, found: &mut Vec<Diagnostic>) {
     let Some(tls) = &config.tls else { return };
-    let is_local = config.listen.iter().any(|listener| listener.local_host.is_some())
-        || config.routes.iter().any(RouteSpec::is_signed_locally);
+    let is_local = signs_locally(config);
     let has_some = !tls.settings.certificates.is_empty() || tls.mentions_certificates;
     if !has_some && config.acme.is_none() && !is_local {
         let message = "[tls] has no certificates, so nobody could connect with TLS";

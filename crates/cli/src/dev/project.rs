@@ -9,6 +9,7 @@ use pilotlight_dev::{Changes, Follows, Guess, Ignore, Installed, Over, Serves, g
 use pilotlight_gateway::{
     EVENTS_PATH, ExternalAddr, ExternalSpec, ListenAddr, PlainHttp, Reloading, RouteSpec, RouteTo, ServerProtocol,
 };
+use pilotlight_printable::without_mark;
 use pilotlight_supervisor::{EarlyRequests, OtherPort};
 
 use crate::config::{self, Config, Listener, Loaded, Ports, Report, Service, ServiceKind};
@@ -80,7 +81,7 @@ impl Project {
         let https = arguments.https.map_or_else(|| free_port(&HTTPS_PORTS), Ok)?;
         let http = arguments.http.map_or_else(|| free_port(&HTTP_PORTS), Ok)?;
         let gitignore = std::fs::read_to_string(folder.join(".gitignore")).unwrap_or_default();
-        let ignore = Ignore::new(&gitignore, arguments.ignore);
+        let ignore = Ignore::new(without_mark(&gitignore), arguments.ignore);
         let changes = Changes::new();
         let refused = |e: io::Error| format!("pages cannot be told of changes: {e}");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;

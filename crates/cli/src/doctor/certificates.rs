@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use pilotlight_authority::{Authority, Machine};
 
 use super::finding::{Area, Finding, counted};
-use crate::config::Config;
+use crate::config::{Config, signs_locally};
 use crate::trust;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -27,9 +27,7 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
             findings.extend(expiry(&names, certificate.not_after(), SystemTime::now()));
         }
     }
-    let is_local = config.listen.iter().any(|listener| listener.local_host.is_some())
-        || config.routes.iter().any(pilotlight_gateway::RouteSpec::is_signed_locally);
-    if is_local {
+    if signs_locally(config) {
         findings.push(authority());
     }
     findings
@@ -53,13 +51,19 @@ fn authority() -> Finding {
     let folder = match trust::default_folder() {
         Ok(folder) => folder,
         Err(error) => {
-            return Area::Certificates
-                .problem(format!("there is no folder for the local authority: {error}"), "set HOME");
+            return Area::Certificates.problem(
+                format!("there is no folder for the local authority: {error}"),
+                "set HOME or XDG_DATA_HOME to an absolute path",
+            );
         }
     };
     match Authority::read(&folder) {
         Ok(Some(authority)) => {
-            let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+            let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+            let Some(home) = home else {
+                let fact = "HOME is no absolute path, so the stores of this user cannot be looked at";
+                return Area::Certificates.note(fact, "set HOME");
+            };
             let bundle = Machine::look(&home, &std::env::var_os("PATH").unwrap_or_default()).bundle;
             let roots = bundle.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
             match is_in(authority.certificate(), &roots) {

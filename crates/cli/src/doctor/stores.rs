@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pilotlight_authority::data_folder;
-use pilotlight_gateway::{StorageSettings, redis_write_probe};
+use pilotlight_gateway::redis_write_probe;
 use pilotlight_logs::Destination;
 use pilotlight_redis::{Commands as _, ErrorKind, blocking};
 use rustix::fs::{Access, statvfs};
@@ -53,11 +52,8 @@ pub(super) fn disks(config: &Config) -> Vec<Finding> {
             folders.push(("releases", releases.clone()));
         }
     }
-    if let Some(StorageSettings::Folder(folder)) = config.acme.as_ref().map(|acme| &acme.settings.storage) {
-        let folder = match folder.as_os_str().is_empty() {
-            true => data_folder(|name| std::env::var_os(name)).unwrap_or_default(),
-            false => folder.clone(),
-        };
+    // Where it is not known, `check` says so.
+    if let Some(Ok(Some(folder))) = config.acme.as_ref().map(|acme| acme.folder(|name| std::env::var_os(name))) {
         folders.push(("certificates", folder));
     }
     folders.push(("temporary files", std::env::temp_dir()));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Guess, Over, Process, over, text};
+use super::model::{Guess, Over, Process, over, text};
 
 pub(super) fn guess(folder: &Path, command: &[String], said: Option<Over>) -> Guess {
     let files = command.iter().filter(|word| !word.starts_with('-')).map(|word| folder.join(word));

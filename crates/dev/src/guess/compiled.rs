@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Guess, Look, NoGuess, Over, Process, over, text, words};
+use super::model::{Guess, Look, NoGuess, Over, Process, over, text, words};
 use crate::machine::Machine;
 
 /// Seconds that the first build may take, with all that it depends on.

@@ -1,20 +1,24 @@
 //! `package.json`: its script `dev`, else `start`, else its `main`, which may export a handler for somebody to serve.
 
+mod line;
+
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Follows, Guess, Look, NoGuess, Over, Process, over, text};
+use super::model::{Follows, Guess, Look, NoGuess, Over, Process, over, shell_line, text};
 use crate::machine::Machine;
 
 /// Programs that follow the files of a project by themselves; a restart would cost what they keep in memory.
-const WATCHERS: [&str; 28] = [
+const WATCHERS: [&str; 35] = [
     "--watch",
     "air",
     "astro",
     "cargo-watch",
     "concurrently",
     "craco",
+    "docusaurus",
+    "eleventy",
     "entr",
     "esbuild",
     "flask --debug",
@@ -26,32 +30,41 @@ const WATCHERS: [&str; 28] = [
     "nuxi",
     "nuxt",
     "parcel",
+    "quasar",
     "react-router",
     "react-scripts",
     "remix",
     "rsbuild",
+    "rspack",
     "runserver",
+    "storybook",
     "ts-node-dev",
     "turbo",
+    "vinxi",
     "vite",
     "vitepress",
     "vue-cli-service",
     "webpack",
+    "wrangler",
 ];
 
-/// Programs that are told their port by an argument, and what it is.
-const PORT_ARGUMENTS: [(&str, &str); 8] = [
-    ("astro", "--port $PORT --host 127.0.0.1"),
-    ("ng", "--port $PORT --host 127.0.0.1"),
-    ("parcel", "--port $PORT"),
-    ("react-router", "--port $PORT --host 127.0.0.1"),
-    ("vite", "--port $PORT --strictPort --host 127.0.0.1"),
-    ("vitepress", "--port $PORT --host 127.0.0.1"),
-    ("vue-cli-service", "--port $PORT --host 127.0.0.1"),
-    ("webpack", "--port $PORT"),
-];
+/// A project whose scripts serve something. Those of a back end's front end may only make files for it.
+pub(super) fn look(folder: &Path, machine: &dyn Machine) -> Look {
+    look_at(folder, machine, Wanted::Servers)
+}
 
-pub(super) fn look(folder: &Path, _: &dyn Machine) -> Look {
+/// A project with whatever scripts it has.
+pub(super) fn look_at_all(folder: &Path, machine: &dyn Machine) -> Look {
+    look_at(folder, machine, Wanted::All)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Servers,
+    All,
+}
+
+fn look_at(folder: &Path, _: &dyn Machine, wanted: Wanted) -> Look {
     let manifest = text(&folder.join("package.json"))?;
     let unclear = |why: String| Some(Err(NoGuess::Unclear { kind: "Node project", why }));
     let manifest: Value = match serde_json::from_str(&manifest) {
@@ -60,10 +73,20 @@ pub(super) fn look(folder: &Path, _: &dyn Machine) -> Look {
     };
     let script = |name: &str| manifest["scripts"][name].as_str().map(str::trim).filter(|line| !line.is_empty());
     let named = ["dev", "start"].into_iter().find_map(|name| Some((name, script(name)?)));
+    if wanted == Wanted::Servers && named.is_some_and(|(_, line)| line::only_builds(line)) {
+        return None;
+    }
     let guess = match named {
         Some((name, line)) => {
-            let has_hooks = script(&format!("pre{name}")).is_some() || script(&format!("post{name}")).is_some();
-            let run = if has_hooks { format!("npm run --silent {name}") } else { line.to_owned() };
+            let has_before = script(&format!("pre{name}")).is_some();
+            let has_hooks = has_before || script(&format!("post{name}")).is_some();
+            let run = match (has_hooks, line::has_several(line)) {
+                (false, _) => line.to_owned(),
+                (true, false) => format!("npm run --silent {name}"),
+                // Arguments behind it would be for the last of its commands.
+                (true, true) if has_before => format!("npm run --silent pre{name} && {line}"),
+                (true, true) => line.to_owned(),
+            };
             Guess::of("Node project", format!("script `{name}` of package.json: {line}"), process(folder, line, &run))
         }
         None => {
@@ -101,28 +124,27 @@ fn exports_fetch(source: &str) -> bool {
 fn process(folder: &Path, line: &str, run: &str) -> Process {
     let source = line.split(' ').filter(|word| !word.starts_with('-')).map(|word| folder.join(word));
     let over = source.filter(|path| path.is_file()).find_map(|path| over(&text(&path)?)).unwrap_or(Over::Port);
-    let arguments = PORT_ARGUMENTS.iter().find(|(program, _)| names(line, program)).map(|(_, arguments)| *arguments);
-    let run = match arguments {
-        Some(_) if line.contains("--port") => run.to_owned(),
-        Some(arguments) if run == line => format!("{run} {arguments}"),
-        Some(arguments) => format!("{run} -- {arguments}"),
+    let run = match line::with_port(line) {
+        Some(with_port) if run.ends_with(line) => format!("{}{with_port}", run.strip_suffix(line).unwrap_or_default()),
+        // What npm passes on to a script of one command stands at its end.
+        Some(with_port) => match with_port.strip_prefix(line) {
+            Some(arguments) => format!("{run} --{arguments}"),
+            None => with_port,
+        },
         None => run.to_owned(),
     };
     let follows = if watches_itself(line) { Follows::Itself } else { Follows::Restart };
     let path = "PATH=\"$PWD/node_modules/.bin:$PATH\"";
-    let command = vec!["sh".into(), "-c".into(), format!("{path}; {}", super::shell_line(&run))];
+    let command = vec!["sh".into(), "-c".into(), format!("{path}; {}", shell_line(&run))];
     let process = Process { follows, start_timeout_s: 120, ..Process::web(command, over) };
     process.env("NODE_ENV", "development").env("BROWSER", "none")
 }
 
 /// Whether what a command runs follows the files by itself.
 pub(super) fn watches_itself(line: &str) -> bool {
-    WATCHERS.iter().any(|program| if program.contains(' ') { line.contains(program) } else { names(line, program) })
+    WATCHERS
+        .iter()
+        .any(|program| if program.contains(' ') { line.contains(program) } else { line::names(line, program) })
         || line.contains("tsx watch")
         || line.contains("--reload")
-}
-
-/// Whether the program is one of the words, with or without the folder it is in.
-fn names(line: &str, program: &str) -> bool {
-    line.split([' ', '"', '\'', ';', '&']).any(|word| word.rsplit('/').next() == Some(program))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Follows, Guess, Look, NoGuess, Over, Process, Serves, text};
+use super::model::{Follows, Guess, Look, NoGuess, Over, Process, Serves, text};
 use crate::machine::Machine;
 
 /// Most processes of a file.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Guess, Look, NoGuess, Over, Process, over, text, words};
+use super::model::{Guess, Look, NoGuess, Over, Process, over, text, words};
 use crate::machine::Machine;
 
 /// Most files that are looked into.
@@ -50,6 +50,9 @@ enum Interface {
     Asgi,
 }
 
+/// Names of functions that make an application.
+const FACTORIES: [&str; 6] = ["create_app", "make_app", "get_app", "create_application", "build_app", "app_factory"];
+
 /// An application object.
 #[derive(Debug, PartialEq, Eq)]
 struct Application {
@@ -59,6 +62,15 @@ struct Application {
     object: String,
     /// Where it is defined.
     file: String,
+    /// The object is a function that makes it.
+    is_made: bool,
+    /// Its package is in the folder `src`.
+    is_in_src: bool,
+}
+
+/// A project of Django, which may have a `package.json` for its assets.
+pub(super) fn django(folder: &Path, machine: &dyn Machine) -> Look {
+    folder.join("manage.py").is_file().then(|| look(folder, machine)).flatten()
 }
 
 pub(super) fn look(folder: &Path, machine: &dyn Machine) -> Look {
@@ -69,14 +81,19 @@ pub(super) fn look(folder: &Path, machine: &dyn Machine) -> Look {
     }
     let python = interpreter(folder, machine);
     let mut program = None;
+    let mut made = None;
     for file in &files {
         let Some(source) = text(&folder.join(file)) else { continue };
+        made = made.or_else(|| factory(file, &source));
         if let Some(application) = application(file, &source) {
             return Some(serve(folder, machine, &python, &application));
         }
         if program.is_none() && source.contains("pilotlight") && over(&source) == Some(Over::Pipe) {
             program = Some(file);
         }
+    }
+    if let Some(application) = made {
+        return Some(serve(folder, machine, &python, &application));
     }
     if let Some(file) = program {
         let process = Process::web(words(&[&python, file]), Over::Pipe).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -99,9 +116,8 @@ fn files(folder: &Path) -> Vec<String> {
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() => {
-                    Some(vec![format!("{name}/wsgi.py"), format!("{name}/asgi.py"), format!("{name}/__init__.py")])
-                }
+                Ok(kind) if kind.is_dir() && name == "src" => Some(packages(&folder.join("src"))),
+                Ok(kind) if kind.is_dir() => Some(in_package(&name)),
                 Ok(_) if name.ends_with(".py") => Some(vec![name]),
                 _ => None,
             }
@@ -119,15 +135,49 @@ fn files(folder: &Path) -> Vec<String> {
     seen
 }
 
+/// Where the application of a package may be.
+fn in_package(package: &str) -> Vec<String> {
+    ["wsgi", "asgi", "main", "app", "api", "server", "__init__"].map(|name| format!("{package}/{name}.py")).to_vec()
+}
+
+/// The same of the packages in the folder `src`.
+fn packages(src: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(src).into_iter().flatten().flatten().take(MAX_FILES);
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names.iter().flat_map(|name| in_package(&format!("src/{name}"))).collect()
+}
+
+/// An object of a file. A package in `src` is imported from there, a module in it by the name of the folder.
+fn object(file: &str, name: &str, interface: Interface, framework: &'static str) -> Application {
+    let below = file.strip_prefix("src/").filter(|below| below.contains('/'));
+    let module = below.unwrap_or(file).trim_end_matches(".py").trim_end_matches("/__init__").replace('/', ".");
+    let object = format!("{module}:{name}");
+    Application { interface, framework, object, file: file.to_owned(), is_made: false, is_in_src: below.is_some() }
+}
+
+/// A function of a file that makes an application, and has to be told nothing.
+fn factory(file: &str, source: &str) -> Option<Application> {
+    let is_optional = |parameters: &str| {
+        parameters.trim().is_empty()
+            || parameters.split(',').all(|one| one.contains('=') || one.trim().starts_with('*'))
+    };
+    let name = source.lines().find_map(|line| {
+        let (name, rest) = line.strip_prefix("def ")?.split_once('(')?;
+        let (parameters, _) = rest.split_once(')')?;
+        FACTORIES.iter().find(|known| **known == name).filter(|_| is_optional(parameters))
+    })?;
+    let known = |(maker, interface, framework): &(&str, Interface, &'static str)| {
+        (source.contains(maker) && *framework != "WSGI").then_some((*interface, *framework))
+    };
+    let (interface, framework) = MAKERS.iter().find_map(known)?;
+    Some(Application { is_made: true, ..object(file, name, interface, framework) })
+}
+
 /// The application that a file defines at its top level.
 fn application(file: &str, source: &str) -> Option<Application> {
-    let module = file.trim_end_matches(".py").trim_end_matches("/__init__").replace('/', ".");
-    let made = |interface, framework, name: &str| Application {
-        interface,
-        framework,
-        object: format!("{module}:{name}"),
-        file: file.to_owned(),
-    };
+    let made = |interface, framework, name: &str| object(file, name, interface, framework);
     for line in source.lines() {
         if let Some((name, value)) = line.split_once('=').filter(|(name, _)| !name.starts_with([' ', '\t', '#'])) {
             let name = name.split(':').next().unwrap_or_default().trim();
@@ -170,19 +220,20 @@ fn interpreter(folder: &Path, machine: &dyn Machine) -> String {
 }
 
 fn serve(folder: &Path, machine: &dyn Machine, python: &str, application: &Application) -> Result<Guess, NoGuess> {
-    let Application { interface, framework, object, file } = application;
+    let Application { interface, framework, object, file, .. } = application;
     let program = if python.contains('/') { folder.join(python) } else { PathBuf::from(python) };
     let found = machine.python_modules(&program, folder, &MODULES);
     let has = |module: &str| found.iter().any(|one| one == module);
     let process = match interface {
-        Interface::Wsgi => Some(wsgi(python, framework, object, &has)),
-        Interface::Asgi => asgi(python, object, &has),
+        Interface::Wsgi => Some(wsgi(python, application, &has)),
+        Interface::Asgi => asgi(python, application, &has),
     };
     let Some((process, by)) = process else {
         let why = format!("{object} in {file} needs a server for ASGI: `{python} -m pip install uvicorn`, then again");
         return Err(NoGuess::Unclear { kind: "Python project", why });
     };
     let process = process.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUNBUFFERED", "1");
+    let process = if application.is_in_src { process.env("PYTHONPATH", "src") } else { process };
     let guess = Guess::of(format!("{framework} application, served by {by}"), format!("{object} in {file}"), process);
     let is_slow = *interface == Interface::Wsgi && !has("pilotlight");
     Ok(if is_slow {
@@ -192,11 +243,12 @@ fn serve(folder: &Path, machine: &dyn Machine, python: &str, application: &Appli
     })
 }
 
-fn wsgi(python: &str, framework: &str, object: &str, has: &dyn Fn(&str) -> bool) -> (Process, &'static str) {
-    if has("pilotlight") {
+fn wsgi(python: &str, application: &Application, has: &dyn Fn(&str) -> bool) -> (Process, &'static str) {
+    let Application { framework, object, is_made, .. } = application;
+    if has("pilotlight") && !is_made {
         let mut process = Process::web(words(&[python, "-m", "pilotlight.wsgi", object]), Over::Pipe);
         // What a save does not change is imported once: an instance is a fork of what has it already.
-        process.preload = match framework {
+        process.preload = match *framework {
             "Flask" if has("flask") => words(&["flask"]),
             "Django" if has("django") => words(&["django.core.wsgi", "django.db.models", "django.contrib.auth"]),
             _ => Vec::new(),
@@ -205,33 +257,40 @@ fn wsgi(python: &str, framework: &str, object: &str, has: &dyn Fn(&str) -> bool)
         return (process, "the SDK");
     }
     if has("gunicorn") {
-        return (Process::web(words(&[python, "-m", "gunicorn", object]), Over::Unix), "Gunicorn");
+        let called = if *is_made { format!("{object}()") } else { object.clone() };
+        return (Process::web(words(&[python, "-m", "gunicorn", &called]), Over::Unix), "Gunicorn");
     }
     if has("waitress") {
+        let call = if *is_made { "--call " } else { "" };
         return (
-            Process::shell(&format!("{python} -m waitress --listen=127.0.0.1:$PORT {object}"), Over::Port),
+            Process::shell(&format!("{python} -m waitress --listen=127.0.0.1:$PORT {call}{object}"), Over::Port),
             "Waitress",
         );
     }
-    if framework == "Flask" {
+    if *framework == "Flask" {
         return (
             Process::shell(&format!("{python} -m flask --app {object} run --port $PORT"), Over::Port),
             "`flask run`",
         );
     }
     let (module, name) = object.split_once(':').unwrap_or((object, "application"));
+    let call = if *is_made { "()" } else { "" };
     let script = format!(
         "import os, sys; sys.path.insert(0, \"\"); from wsgiref.simple_server import make_server; \
-         from {module} import {name} as app; make_server(\"127.0.0.1\", int(os.environ[\"PORT\"]), app).serve_forever()"
+         from {module} import {name} as app; make_server(\"127.0.0.1\", int(os.environ[\"PORT\"]), app{call}).serve_forever()"
     );
     (Process::web(vec![python.to_owned(), "-c".to_owned(), script], Over::Port), "wsgiref")
 }
 
-fn asgi(python: &str, object: &str, has: &dyn Fn(&str) -> bool) -> Option<(Process, &'static str)> {
+fn asgi(python: &str, application: &Application, has: &dyn Fn(&str) -> bool) -> Option<(Process, &'static str)> {
+    let Application { object, is_made, .. } = application;
     if has("uvicorn") {
-        let command = words(&[python, "-m", "uvicorn", "--fd", "3", "--forwarded-allow-ips", "*", object]);
+        let mut command = words(&[python, "-m", "uvicorn", "--fd", "3", "--forwarded-allow-ips", "*"]);
+        command.extend(is_made.then(|| "--factory".to_owned()));
+        command.push(object.clone());
         return Some((Process::web(command, Over::Unix), "Uvicorn"));
     }
-    let command = || words(&[python, "-m", "hypercorn", "--bind", "fd://3", object]);
+    let called = if *is_made { format!("{object}()") } else { object.clone() };
+    let command = || words(&[python, "-m", "hypercorn", "--bind", "fd://3", &called]);
     has("hypercorn").then(|| (Process::web(command(), Over::Unix), "Hypercorn"))
 }

@@ -1,5 +1,6 @@
 //! A table of folders.
 
+use super::model::words;
 use super::*;
 use std::fs;
 use std::path::PathBuf;
@@ -175,4 +176,118 @@ fn a_command_by_what_it_names() {
     assert_eq!(of(&["python3", "svc.py"], Some(Over::Tcp)).0, Over::Tcp);
     let (over, command) = of(&["serve", "--port", "$PORT"], None);
     assert_eq!((over, command), (Over::Port, words(&["sh", "-c", "exec 'serve' '--port' ''\"$PORT\"''"])));
+}
+
+#[test]
+fn a_back_end_comes_before_the_package_of_its_assets() {
+    let vite = r#"{"scripts": {"dev": "vite", "build": "vite build"}}"#;
+    let line = "exec php artisan serve --host=127.0.0.1 --port=$PORT --no-reload";
+    check(&[("artisan", ""), ("package.json", vite)], &[], "PHP", Over::Port, line);
+    let tailwind = r#"{"scripts": {"dev": "tailwindcss -i a.css -o b.css --watch"}}"#;
+    let django = "application = get_wsgi_application()\n";
+    let files = [("manage.py", ""), ("shop/wsgi.py", django), ("package.json", vite)];
+    check(&files, &["gunicorn"], "Django", Over::Unix, "shop.wsgi:application");
+    check(&[("app.py", FLASK), ("package.json", tailwind)], &["gunicorn"], "Flask", Over::Unix, "app:app");
+    check(&[("app.py", FLASK), ("package.json", vite)], &["gunicorn"], "Node", Over::Port, VITE);
+    check(
+        &[("bin/rails", ""), ("package.json", vite)],
+        &[],
+        "Rails",
+        Over::Port,
+        "exec bin/rails server -b 127.0.0.1 -p $PORT",
+    );
+    // One that only builds is better than nothing.
+    let line = "PATH=\"$PWD/node_modules/.bin:$PATH\"; exec tailwindcss -i a.css -o b.css --watch";
+    check(&[("package.json", tailwind)], &[], "Node", Over::Port, line);
+}
+
+const VITE: &str = "PATH=\"$PWD/node_modules/.bin:$PATH\"; exec vite --port $PORT --strictPort --host 127.0.0.1";
+
+#[test]
+fn several_commands_of_a_script() {
+    let last = |scripts: &str, expected: &str| {
+        let manifest = format!("{{\"scripts\": {scripts}}}");
+        let line = format!("PATH=\"$PWD/node_modules/.bin:$PATH\"; {expected}");
+        check(&[("package.json", &manifest)], &[], "Node", Over::Port, &line);
+    };
+    let vite = "vite --port $PORT --strictPort --host 127.0.0.1";
+    last(r#"{"dev": "vite & node api.js"}"#, &format!("{vite} & env -u PORT node api.js"));
+    last(r#"{"start": "vite build && node server.js"}"#, "vite build && node server.js");
+    last(
+        r#"{"dev": "concurrently \"vite\" \"node api.js\""}"#,
+        &format!("exec concurrently \"{vite}\" \"env -u PORT node api.js\""),
+    );
+    last(
+        r#"{"predev": "x", "dev": "vite"}"#,
+        "exec npm run --silent dev -- --port $PORT --strictPort --host 127.0.0.1",
+    );
+    last(r#"{"predev": "x", "dev": "vite & y"}"#, &format!("npm run --silent predev && {vite} & env -u PORT y"));
+}
+
+#[test]
+fn factories_and_packages_below_src() {
+    let flask = "from flask import Flask\n\ndef create_app(config=None):\n    app = Flask(__name__)\n    return app\n";
+    check(&[("app/__init__.py", flask)], &["gunicorn"], "Flask", Over::Unix, "app:create_app()");
+    check(
+        &[("shop/__init__.py", flask)],
+        &["pilotlight"],
+        "Flask",
+        Over::Port,
+        "exec python3 -m flask --app shop:create_app run --port $PORT",
+    );
+    let fastapi = "from fastapi import FastAPI\n\ndef create_app() -> FastAPI:\n    return FastAPI()\n";
+    let made = check(&[("src/shop/main.py", fastapi)], &["uvicorn"], "FastAPI", Over::Unix, "shop.main:create_app");
+    assert!(made.command.contains(&"--factory".to_owned()));
+    assert!(made.env.contains(&("PYTHONPATH".to_owned(), "src".to_owned())), "{made:?}");
+    let object = "from fastapi import FastAPI\napp = FastAPI()\n";
+    check(
+        &[("src/shop/api.py", object), ("pyproject.toml", "")],
+        &["hypercorn"],
+        "FastAPI",
+        Over::Unix,
+        "shop.api:app",
+    );
+    // One that has to be told something cannot be called.
+    refused(&[("app.py", &flask.replace("config=None", "config")), ("pyproject.toml", "")], "no application");
+}
+
+#[test]
+fn other_languages() {
+    check(
+        &[("config.ru", ""), ("Gemfile", "gem 'puma'")],
+        &[],
+        "Rack",
+        Over::Port,
+        "exec bundle exec puma -b tcp://127.0.0.1:$PORT config.ru",
+    );
+    let deno = "{\n  // tasks\n  \"tasks\": { \"dev\": \"deno run --watch main.ts\" }\n}\n";
+    let line = "exec env DENO_SERVE_ADDRESS=tcp:127.0.0.1:$PORT deno task dev";
+    assert_eq!(check(&[("deno.json", deno)], &[], "Deno", Over::Port, line).follows, Follows::Itself);
+    refused(&[("deno.json", "{}")], "deno run FILE");
+    let spring =
+        "exec ./mvnw -q spring-boot:run -Dspring-boot.run.arguments=\"--server.port=$PORT --server.address=127.0.0.1\"";
+    check(
+        &[("pom.xml", "<artifactId>spring-boot-starter-web</artifactId>"), ("mvnw", "")],
+        &[],
+        "Java",
+        Over::Port,
+        spring,
+    );
+    let gradle = "exec gradle -q bootRun --args=\"--server.port=$PORT --server.address=127.0.0.1\"";
+    check(&[("build.gradle.kts", "id(\"org.springframework.boot\")")], &[], "Java", Over::Port, gradle);
+    refused(&[("pom.xml", "<project/>")], "neither Spring Boot nor Quarkus");
+    let web = "<Project Sdk=\"Microsoft.NET.Sdk.Web\">";
+    let line = "exec dotnet run --no-launch-profile --project \"shop.csproj\" --urls http://127.0.0.1:$PORT";
+    check(&[("shop.csproj", web)], &[], ".NET", Over::Port, line);
+    refused(&[("tool.csproj", "<Project Sdk=\"Microsoft.NET.Sdk\">")], "no web project");
+    let rsbuild = r#"{"scripts": {"dev": "rsbuild dev --open"}}"#;
+    let line = "PATH=\"$PWD/node_modules/.bin:$PATH\"; exec rsbuild dev --open --port $PORT --host 127.0.0.1";
+    assert_eq!(check(&[("package.json", rsbuild)], &[], "Node", Over::Port, line).follows, Follows::Itself);
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_manifest() {
+    let manifest = "\u{feff}{\"scripts\": {\"dev\": \"next dev\"}}";
+    let line = "PATH=\"$PWD/node_modules/.bin:$PATH\"; exec next dev";
+    check(&[("package.json", manifest)], &[], "Node", Over::Port, line);
 }

@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use pilotlight_printable::bytes_without_mark;
 use rustc_hash::FxHashMap;
 use subtle::ConstantTimeEq as _;
 
@@ -103,7 +104,7 @@ impl Users {
     /// Reads a file.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, BadLine> {
         let mut users = Self::default();
-        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        for (index, line) in bytes_without_mark(text).split(|byte| *byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
@@ -283,6 +284,8 @@ mod tests {
         check("", Ok(0));
         check(&format!("# users\n\nann:{one}\r\nbob:{other}\n"), Ok(2));
         check(&format!("ann:{one}\nann:{one}"), Err((2, BadEntry::Twice)));
+        let marked = Users::parse(format!("\u{feff}ann:{one}").as_bytes()).unwrap();
+        assert!(marked.by_name.contains_key(&b"ann"[..]), "the first user of a file with a byte order mark");
         check("ann", Err((1, BadEntry::Form)));
         check(&format!(":{one}"), Err((1, BadEntry::Form)));
         check(&format!("ann:{}", &one[..59]), Err((1, BadEntry::Damaged)));

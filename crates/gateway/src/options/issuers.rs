@@ -9,6 +9,7 @@ use pilotlight_acme::AcmeSettings;
 pub struct IssuerOptions {
     /// Authorities, if there are any.
     pub acme: Option<AcmeSettings>,
-    /// Where the local authority is kept. It is made when the first host needs it, where TLS is spoken.
-    pub local_folder: PathBuf,
+    /// Folder of the local authority; `None` if it is not known where this user's data is. The authority is made when
+    /// the first host needs it, where TLS is spoken.
+    pub local_folder: Option<PathBuf>,
 }

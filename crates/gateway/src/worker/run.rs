@@ -17,6 +17,7 @@ use super::{Common, Stop, Upstream, Worker, max_clients};
 use crate::accepted;
 use crate::accepted::{Accepted, Security};
 use crate::access_log::Sink;
+use crate::descriptors;
 use crate::handshake::Place;
 use crate::health;
 use crate::listen::Listener;
@@ -241,7 +242,8 @@ impl Worker {
                     to_clients.spawn(async move { accepted::serve(&open.0, accepted).await });
                 }
                 Err(e) => {
-                    tracing::warn!(worker = self.index, "a connection could not be accepted: {e}");
+                    let hint = descriptors::hint(&e);
+                    tracing::warn!(worker = self.index, "a connection could not be accepted: {e}{hint}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }

@@ -92,7 +92,9 @@ fn requests_that_are_refused() {
     refused(&get("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), Malformed::LengthAndCoding);
     refused(&get("Transfer-Encoding: gzip, chunked\r\n"), Malformed::Coding);
     refused(&get("Transfer-Encoding: chunked, gzip\r\n"), Malformed::CodingNotLast);
-    refused(&get("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), Malformed::Coding);
+    refused(&get("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), Malformed::CodingTwice);
+    refused(&get("Transfer-Encoding: chunked, Chunked\r\n"), Malformed::CodingTwice);
+    refused(&get("Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n"), Malformed::Coding);
     refused(&get("Transfer-Encoding: xchunked\r\n"), Malformed::Coding);
     refused("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", Malformed::CodingInHttp10);
     refused(&get("Expect: 200-ok\r\n"), Malformed::Expectation);

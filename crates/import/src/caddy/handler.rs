@@ -1,10 +1,11 @@
 //! Directives of Caddy that answer requests: where a route leads.
 
 use crate::directive::Directive;
-use crate::rules::{MAX_SERVERS, MAX_WEIGHT, Place, Servers, Target, name_of};
+use crate::rules::{CLOSED, MAX_SERVERS, MAX_WEIGHT, Place, Servers, Target, name_of};
 
 use super::level::{Done, Level};
 use super::reader::Reader;
+use super::scope::refuses;
 use super::words::{placeholders, upstream};
 
 impl Reader {
@@ -31,6 +32,11 @@ impl Reader {
                 Done::Mapped(format!("the routes of {}, strip_prefix", place.path))
             }
             "redir" => self.redirect(args, hosts, place, &level),
+            "respond" if !refuses(directive, args) => {
+                // It takes the requests before any service.
+                self.forbidden(hosts, place, &mut level);
+                Done::NotMapped(format!("without a service only redirects and errors are answered; {CLOSED}"))
+            }
             "abort" | "error" | "respond" => self.forbidden(hosts, place, &mut level),
             "reverse_proxy" => self.proxy(directive, args, hosts, place, &mut level),
             "file_server" => self.files(directive, args, hosts, place, &mut level),

@@ -12,14 +12,32 @@ pub(super) enum Matcher {
     Places(Option<Vec<Place>>),
     /// These hosts.
     Hosts(Vec<String>),
-    /// Clients of these networks, or of all others.
-    Clients { networks: Vec<String>, are_others: bool },
-    /// Something that no route goes by.
-    Odd(String),
+    /// Clients of these networks, or of all others; of these places, or of all of the site.
+    Clients { networks: Vec<String>, are_others: bool, places: Option<Vec<Place>> },
+    /// Something that no route goes by, at these places at most.
+    Odd { why: String, places: Option<Vec<Place>> },
 }
 
-/// Named matchers of a block.
-pub(super) type Named = BTreeMap<String, Matcher>;
+/// Something that no route goes by, anywhere.
+pub(super) fn odd(why: impl Into<String>) -> Matcher {
+    Matcher::Odd { why: why.into(), places: None }
+}
+
+/// Named matchers of a block, and whether some path of each is [loose](is_loose).
+pub(super) type Named = BTreeMap<String, (Matcher, bool)>;
+
+/// Whether a path is for longer names beside its own: `/admin*` for `/administrator`.
+pub(super) fn is_loose(text: &str) -> bool {
+    text.strip_suffix('*').is_some_and(|path| path.starts_with('/') && !path.ends_with('/'))
+}
+
+/// Whether the matcher of a directive is for longer names than its route.
+pub(super) fn is_beyond(directive: &Directive, named: &Named) -> bool {
+    directive.args.first().is_some_and(|text| match text.strip_prefix('@') {
+        Some(name) => named.get(name).is_some_and(|(_, is_loose)| *is_loose),
+        None => is_loose(text),
+    })
+}
 
 /// The matcher that a directive begins with, and the arguments behind it.
 pub(super) fn of(directive: &Directive, named: &Named) -> (Matcher, Vec<String>) {
@@ -28,8 +46,8 @@ pub(super) fn of(directive: &Directive, named: &Named) -> (Matcher, Vec<String>)
         Some("*") => (Matcher::Places(None), rest()),
         Some(text) if text.starts_with('/') => (paths(&[text.to_owned()]), rest()),
         Some(text) if text.starts_with('@') => {
-            let unknown = || Matcher::Odd(format!("the matcher {text} is not there"));
-            (named.get(&text[1..]).cloned().unwrap_or_else(unknown), rest())
+            let unknown = || odd(format!("the matcher {text} is not there"));
+            (named.get(&text[1..]).map_or_else(unknown, |(matcher, _)| matcher.clone()), rest())
         }
         _ => (Matcher::Places(None), directive.args.clone()),
     }
@@ -51,7 +69,7 @@ fn paths(texts: &[String]) -> Matcher {
     match all {
         Some(all) if all.contains(&Place::root()) => Matcher::Places(None),
         Some(all) if !all.is_empty() => Matcher::Places(Some(all)),
-        _ => Matcher::Odd("a route's path is itself and what is below it: no patterns".to_owned()),
+        _ => odd("a route's path is itself and what is below it: no patterns"),
     }
 }
 
@@ -71,8 +89,30 @@ pub(super) fn named(definition: &Directive) -> Matcher {
         [("not", words)] if matches!(words.first().map(String::as_str), Some("remote_ip" | "client_ip")) => {
             clients(&words[1..], true)
         }
-        [(kind, _)] => Matcher::Odd(format!("a route goes by host and path, not by {kind}")),
-        _ => Matcher::Odd("a route goes by host and path, not by several conditions".to_owned()),
+        [(kind, _)] => odd(format!("a route goes by host and path, not by {kind}")),
+        lines => several(lines),
+    }
+}
+
+/// Conditions that all have to hold: a path and clients, or a path and something else.
+fn several(lines: &[(&str, &[String])]) -> Matcher {
+    let why = "a route goes by host and path, not by several conditions";
+    let path = lines.iter().find(|(kind, _)| *kind == "path");
+    let places = match path.map(|(_, texts)| paths(texts)) {
+        Some(Matcher::Places(places)) => places,
+        _ => return odd(why),
+    };
+    let others: Vec<_> = lines.iter().filter(|(kind, _)| *kind != "path").collect();
+    let found = match others.as_slice() {
+        [("remote_ip" | "client_ip", networks)] => clients(networks, false),
+        [("not", words)] if matches!(words.first().map(String::as_str), Some("remote_ip" | "client_ip")) => {
+            clients(&words[1..], true)
+        }
+        _ => odd(why),
+    };
+    match found {
+        Matcher::Clients { networks, are_others, .. } => Matcher::Clients { networks, are_others, places },
+        _ => Matcher::Odd { why: why.to_owned(), places },
     }
 }
 
@@ -86,8 +126,8 @@ fn clients(words: &[String], are_others: bool) -> Matcher {
         })
         .collect();
     match networks.iter().all(|network| is_network(network)) {
-        true => Matcher::Clients { networks, are_others },
-        false => Matcher::Odd("a network is written like 10.0.0.0/8".to_owned()),
+        true => Matcher::Clients { networks, are_others, places: None },
+        false => odd("a network is written like 10.0.0.0/8"),
     }
 }
 
@@ -108,10 +148,10 @@ mod tests {
         assert_eq!(matcher("@a host b.example"), Matcher::Hosts(vec!["b.example".to_owned()]));
         assert_eq!(
             matcher("@a not remote_ip 10.0.0.0/8"),
-            Matcher::Clients { networks: vec!["10.0.0.0/8".to_owned()], are_others: true }
+            Matcher::Clients { networks: vec!["10.0.0.0/8".to_owned()], are_others: true, places: None }
         );
         for odd in ["@a path *.php", "@a method POST", "@a", "@a remote_ip x"] {
-            assert!(matches!(matcher(odd), Matcher::Odd(_)), "{odd}");
+            assert!(matches!(matcher(odd), Matcher::Odd { .. }), "{odd}");
         }
     }
 }

@@ -29,6 +29,8 @@ impl Reader {
     fn of_certificates(&mut self, option: &Directive) -> Option<Done> {
         let value = Value::Text(option.arg(0).to_owned());
         let key = match option.name.as_str() {
+            "email" if !option.arg(0).contains('@') => return Some(not_mapped("it is no address for mail")),
+            "acme_ca" if !option.arg(0).starts_with("https://") => return Some(not_mapped("it is no https:// URL")),
             "email" => "email",
             "acme_ca" => "directory",
             "acme_ca_root" => "ca",

@@ -6,6 +6,8 @@ use crate::directive::{Directive, MAX_DEPTH};
 use crate::document::Value;
 use crate::model::{Became, Draft};
 
+use crate::rules::{CLOSED, names_access};
+
 use super::level::Done;
 
 /// Most directives after all snippets were put in.
@@ -40,6 +42,10 @@ pub(super) struct Reader {
     /// What was noted, by line and name: a directive that counts for several routes is noted once.
     pub(super) noted: BTreeSet<(usize, String)>,
     pub(super) directives: usize,
+    /// Lines of sites that import what is not here, and has rules of access by its name.
+    pub(super) closed: BTreeSet<usize>,
+    /// The site that is being put together is one of them.
+    pub(super) is_closing: bool,
 }
 
 impl Reader {
@@ -51,6 +57,14 @@ impl Reader {
                 Done::NotMapped(why) => Became::NotMapped(why),
             };
             self.draft.note(line, option, became);
+        }
+    }
+
+    /// Notes every line of directives that are left out.
+    pub(super) fn lost_block(&mut self, directives: &[Directive], why: &str) {
+        for one in directives {
+            self.note(one.line, &one.label(), Done::NotMapped(why.to_owned()));
+            self.lost_block(one.children(), why);
         }
     }
 
@@ -70,6 +84,11 @@ impl Reader {
                         snippet.iter_mut().for_each(|one| fill(one, &directive.args[1..]));
                         self.note(directive.line, "import", Done::Mapped("what its snippet says".to_owned()));
                         all.extend(self.expanded(&snippet, depth + 1));
+                    }
+                    None if names_access(directive.arg(0)) => {
+                        self.is_closing = true;
+                        let why = format!("its name says that it has rules of access, and {ONE_FILE}; {CLOSED}");
+                        self.note(directive.line, &directive.label(), Done::NotMapped(why));
                     }
                     None => self.note(directive.line, &directive.label(), Done::NotMapped(ONE_FILE.to_owned())),
                 }

@@ -2,7 +2,7 @@
 //! rules. Caddy tries them in an order of its own, whatever the order of the file.
 
 use crate::directive::Directive;
-use crate::rules::{Place, Target};
+use crate::rules::{BEYOND, CLOSED, Place, Target};
 
 use super::level::{Done, Level, is_setting};
 use super::matcher::{self, Matcher, Named};
@@ -16,6 +16,16 @@ struct Item<'a> {
     /// None: everywhere.
     places: Option<Vec<Place>>,
     args: Vec<String>,
+    /// It refuses clients, and handles no request.
+    refuses: Option<Refused>,
+}
+
+/// Clients that a directive refuses.
+enum Refused {
+    Networks(Vec<String>),
+    AllBut(Vec<String>),
+    /// Everybody, as a matcher that no route can have refuses some.
+    Everybody,
 }
 
 impl Item<'_> {
@@ -37,13 +47,11 @@ impl Item<'_> {
 }
 
 /// In which order Caddy tries handlers; none for what is no handler.
-fn order(directive: &Directive, args: &[String]) -> Option<u8> {
-    let status = |text: &str| text.parse::<u16>().is_ok_and(|status| (400..500).contains(&status));
+fn order(directive: &Directive) -> Option<u8> {
     Some(match directive.name.as_str() {
         "redir" => 0,
         "handle" | "handle_path" | "route" => 1,
-        "abort" | "error" => 2,
-        "respond" if args.iter().any(|word| status(word)) => 2,
+        "abort" | "error" | "respond" => 2,
         "reverse_proxy" => 3,
         "php_fastcgi" => 4,
         "file_server" => 5,
@@ -51,10 +59,19 @@ fn order(directive: &Directive, args: &[String]) -> Option<u8> {
     })
 }
 
+/// Whether a handler refuses requests: with an error, or by closing the connection.
+pub(super) fn refuses(directive: &Directive, args: &[String]) -> bool {
+    let is_error = |text: &String| text.parse::<u16>().is_ok_and(|status| (400..600).contains(&status));
+    match directive.name.as_str() {
+        "abort" | "error" => true,
+        "respond" => args.iter().any(is_error),
+        _ => false,
+    }
+}
+
 /// Directives that say nothing of a route, and why.
 fn other(name: &str) -> Done {
     let why = match name {
-        "respond" => "only redirects are answered without a service",
         "handle_errors" => "`errors` names a page for each status, or a service that makes it",
         "templates" => "files are sent as they are",
         "metrics" => "metrics are on the admin socket; [metrics] is for Prometheus",
@@ -80,8 +97,11 @@ impl Reader {
         let mut named = Named::new();
         for definition in directives.iter().filter(|one| one.name.starts_with('@')) {
             let matcher = matcher::named(definition);
-            self.note(definition.line, &definition.name, Done::Mapped("where it is named".to_owned()));
-            named.insert(definition.name[1..].to_owned(), matcher);
+            for one in std::iter::once(definition).chain(definition.children()) {
+                self.note(one.line, &one.name, Done::Mapped("where it is named".to_owned()));
+            }
+            let mut words = definition.children().iter().flat_map(|one| &one.args).chain(&definition.args);
+            named.insert(definition.name[1..].to_owned(), (matcher, words.any(|word| matcher::is_loose(word))));
         }
         let mut items = Vec::new();
         for directive in directives.iter().filter(|one| !one.name.starts_with('@')) {
@@ -108,29 +128,39 @@ impl Reader {
     /// A directive with its matcher, if it is one that routes are made of; others are noted.
     fn item<'a>(&mut self, directive: &'a Directive, named: &Named, level: &mut Level) -> Option<Item<'a>> {
         let (matcher, args) = matcher::of(directive, named);
-        let order = order(directive, &args);
+        let order = order(directive);
+        let refuses_some = refuses(directive, &args);
         if order.is_none() && !is_setting(&directive.name) {
             self.note(directive.line, &directive.name, other(&directive.name));
             return None;
         }
+        let is_access = matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth");
+        if (is_access || refuses_some) && matcher::is_beyond(directive, named) {
+            self.note(directive.line, &format!("{} …", directive.label()), Done::NotMapped(BEYOND.to_owned()));
+        }
+        let mut refuses = None;
         let (hosts, places) = match matcher {
             Matcher::Places(places) => (None, places),
             Matcher::Hosts(names) => (Some(names), None),
-            Matcher::Clients { networks, are_others } if order == Some(2) => {
-                let (list, key) = match are_others {
-                    true => (&mut level.rules.allowed, "allow.networks"),
-                    false => (&mut level.rules.denied, "deny.networks"),
-                };
-                list.extend(networks);
+            Matcher::Clients { networks, are_others, places } if refuses_some => {
+                let key = if are_others { "allow.networks" } else { "deny.networks" };
                 self.note(directive.line, &directive.name, Done::Mapped(key.to_owned()));
-                return None;
+                refuses = Some(if are_others { Refused::AllBut(networks) } else { Refused::Networks(networks) });
+                (None, places)
             }
-            Matcher::Odd(why) => {
-                self.odd(directive, order, &why, level);
-                return None;
+            Matcher::Odd { why, places: Some(places) } => {
+                if !self.odd(directive, refuses_some, &why) {
+                    return None;
+                }
+                refuses = Some(Refused::Everybody);
+                (None, Some(places))
             }
-            _ => {
-                self.odd(directive, order, "a route goes by its host and path", level);
+            odd => {
+                let why = match odd {
+                    Matcher::Odd { why, .. } => why,
+                    _ => "a route goes by its host and path".to_owned(),
+                };
+                level.rules.is_closed |= self.odd(directive, refuses_some, &why);
                 return None;
             }
         };
@@ -143,21 +173,16 @@ impl Reader {
             };
             places.into_iter().map(moved).collect()
         });
-        Some(Item { directive, hosts, places, args })
+        Some(Item { directive, hosts, places, args, refuses })
     }
 
-    /// A directive whose matcher no route can have: what it would have forbidden stays forbidden where that can be.
-    fn odd(&mut self, directive: &Directive, order: Option<u8>, why: &str, level: &mut Level) {
+    /// A directive whose matcher no route can have; whether it refuses requests, so that all are refused now.
+    fn odd(&mut self, directive: &Directive, refuses_some: bool, why: &str) -> bool {
         let is_access = matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth");
-        if is_access {
-            level.rules.is_closed = true;
-        }
-        let more = match (is_access, order) {
-            (true, _) => format!("; {}", crate::rules::CLOSED),
-            (false, Some(2)) => ": what it forbids IS NOT FORBIDDEN by the result".to_owned(),
-            _ => String::new(),
-        };
+        let is_closed = is_access || refuses_some;
+        let more = if is_closed { format!("; {CLOSED}") } else { String::new() };
         self.note(directive.line, &directive.label(), Done::NotMapped(format!("{why}{more}")));
+        is_closed
     }
 
     /// A route for each place that a directive names.
@@ -170,16 +195,26 @@ impl Reader {
         }
         for place in &places {
             let mut level = outer.clone();
-            let mut settings: Vec<&&Item<'_>> =
-                items.iter().filter(|item| is_setting(&item.directive.name) && item.covers(place)).collect();
+            let mut settings: Vec<&&Item<'_>> = items
+                .iter()
+                .filter(|item| is_setting(&item.directive.name) && item.covers(place) && item.refuses.is_none())
+                .collect();
             settings.sort_by_key(|item| item.weight(place));
             for item in settings {
                 let done = level.apply(item.directive, &item.args);
                 self.note(item.directive.line, &item.directive.name, done);
                 self.users(item.directive);
             }
-            let handlers = items.iter().filter(|item| item.covers(place));
-            let handlers = handlers.filter_map(|item| Some((order(item.directive, &item.args)?, item)));
+            for item in items.iter().filter(|item| item.covers(place)) {
+                match &item.refuses {
+                    Some(Refused::Networks(networks)) => level.rules.denied.extend(networks.clone()),
+                    Some(Refused::AllBut(networks)) => level.rules.allow_only(networks),
+                    Some(Refused::Everybody) => level.rules.is_closed = true,
+                    None => {}
+                }
+            }
+            let handlers = items.iter().filter(|item| item.covers(place) && item.refuses.is_none());
+            let handlers = handlers.filter_map(|item| Some((order(item.directive)?, item)));
             let winner = handlers.min_by_key(|(order, item)| (*order, std::cmp::Reverse(item.weight(place))));
             if let Some((_, item)) = winner {
                 self.handler(item.directive, &item.args, hosts, place, level);
@@ -190,7 +225,8 @@ impl Reader {
             let directive = item.directive;
             self.noted.contains(&(directive.line, directive.name.clone()))
         });
-        for item in items.iter().filter(|item| order(item.directive, &item.args).is_some()) {
+        let is_handler = |item: &&&Item<'_>| item.refuses.is_none() && order(item.directive).is_some();
+        for item in items.iter().filter(is_handler) {
             // What another handler always goes before.
             let done = match has_site && item.directive.name == "file_server" {
                 true => Done::NotNeeded("the gateway sends the files beside the scripts"),
@@ -208,8 +244,11 @@ impl Reader {
         let Some(php) = directives.iter().find(|one| one.name == "php_fastcgi") else { return };
         level.has_programs = true;
         if !directives.iter().any(|one| one.name == "file_server") {
-            let why = "the files beside the scripts ARE SENT by the result: there is no `file_server` for them here";
-            self.note(php.line, "php_fastcgi without file_server", Done::NotMapped(why.to_owned()));
+            level.rules.is_closed = true;
+            let why = format!(
+                "the gateway sends the files beside the scripts, and there is no `file_server` for them here; {CLOSED}"
+            );
+            self.note(php.line, "php_fastcgi without file_server", Done::NotMapped(why));
         }
     }
 

@@ -2,7 +2,8 @@
 
 use crate::directive::Directive;
 use crate::document::Value;
-use crate::rules::Place;
+use crate::door::{Door, ToTls};
+use crate::rules::{CLOSED, Place};
 
 use super::level::{Done, Level};
 use super::reader::Reader;
@@ -24,6 +25,28 @@ struct Whole {
     certificate: Certificate,
     is_on_demand: bool,
     bind: Vec<String>,
+    /// A rule of access of the whole site could not be mapped.
+    is_closed: bool,
+}
+
+/// A host and a path of a site, with its listeners.
+#[derive(Debug)]
+struct Part {
+    path: String,
+    /// None: every host.
+    host: Option<String>,
+    doors: Vec<Door>,
+    has_plain: bool,
+    has_tls: bool,
+    is_internal: bool,
+}
+
+impl Part {
+    /// Whether all but the host is that of another.
+    fn is_beside(&self, other: &Part) -> bool {
+        let flags = |part: &Part| (part.has_plain, part.has_tls, part.is_internal);
+        self.path == other.path && self.doors == other.doors && flags(self) == flags(other)
+    }
 }
 
 impl Reader {
@@ -50,7 +73,6 @@ impl Reader {
 
     pub(super) fn site(&mut self, site: &Directive) {
         let mut whole = Whole { bind: self.options.bind.clone(), ..Whole::default() };
-        let mut level = Level::default();
         for directive in site.children() {
             let done = match directive.name.as_str() {
                 "tls" => self.tls(directive, &mut whole),
@@ -63,71 +85,98 @@ impl Reader {
             };
             self.note(directive.line, &directive.name, done);
         }
-        let mut places: Vec<(String, Vec<Option<String>>)> = Vec::new();
-        let (mut has_plain, mut has_tls, mut is_internal) = (false, false, false);
+        let parts = self.parts(site, &whole);
+        if parts.is_empty() {
+            let why = "none of the addresses of its site can be mapped, and it must not be reached at others";
+            return self.lost_block(site.children(), why);
+        }
+        let mut rest = parts.as_slice();
+        while let Some((first, _)) = rest.split_first() {
+            // Hosts with the same listeners are read at once.
+            let count = rest.iter().take_while(|part| part.is_beside(first)).count();
+            let (together, others) = rest.split_at(count);
+            rest = others;
+            let mut level = Level::default();
+            level.rules.is_closed = whole.is_closed || self.closed.contains(&site.line);
+            if first.has_tls && (first.has_plain || self.options.has_no_redirects) {
+                level.rules.keys.text("https", "allow");
+            }
+            if first.is_internal {
+                level.rules.keys.text("tls", "internal");
+            }
+            let hosts: Vec<Option<String>> = together.iter().map(|part| part.host.clone()).collect();
+            let place = Place { path: first.path.clone(), exact: false };
+            let number = self.draft.site(site.line..=site.last_line(), label(site), first.doors.clone());
+            for host in hosts.iter().filter(|_| place == Place::root()) {
+                first.doors.iter().for_each(|door| self.draft.claim(host.clone(), door.clone(), number));
+            }
+            self.scope(&hosts, &place, &level, site.children());
+        }
+    }
+
+    /// The hosts and paths of a site's addresses, each with its listeners; those with the same listeners follow one
+    /// another.
+    fn parts(&mut self, site: &Directive, whole: &Whole) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
         for text in addresses(site) {
             let Some(one) = address(&text).filter(|one| one.path.is_empty() || one.path.starts_with('/')) else {
                 let why = "an address is a host, maybe with a scheme and a port".to_owned();
                 self.note(site.line, &text, Done::NotMapped(why));
                 continue;
             };
-            match self.speaks_tls(&one) {
-                true => {
-                    has_tls = true;
-                    is_internal |= self.listen_tls(site.line, &one, &whole);
-                }
+            let has_tls = self.speaks_tls(&one);
+            let (doors, is_internal) = match has_tls {
+                true => self.listen_tls(site, &one, whole),
                 false => {
-                    has_plain = true;
                     let port = one.port.or(self.options.http_port).unwrap_or(80);
-                    self.listen_at(&whole, "", port);
+                    (self.listen_at(whole, "", port), false)
                 }
-            }
+            };
             self.note(site.line, &text, Done::Mapped("listen, host".to_owned()));
-            let is_address = one
-                .host
-                .as_deref()
-                .is_some_and(|host| host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok());
-            let host = one.host.filter(|_| !is_address);
             let path = crate::directive::route_path(one.path.trim_end_matches('*')).unwrap_or_else(|| "/".to_owned());
-            match places.iter_mut().find(|(other, _)| *other == path) {
-                Some((_, hosts)) if !hosts.contains(&host) => hosts.push(host),
-                Some(_) => {}
-                None => places.push((path, vec![host])),
+            let host = named(one.host);
+            match parts.iter_mut().find(|part| part.path == path && part.host == host) {
+                Some(part) => {
+                    part.doors.extend(doors);
+                    part.has_plain |= !has_tls;
+                    part.has_tls |= has_tls;
+                    part.is_internal |= is_internal;
+                }
+                None => parts.push(Part { path, host, doors, has_plain: !has_tls, has_tls, is_internal }),
             }
         }
-        if has_tls && (has_plain || self.options.has_no_redirects) {
-            level.rules.keys.text("https", "allow");
+        let mut sorted: Vec<Part> = Vec::new();
+        for part in parts {
+            let at = sorted.iter().rposition(|other| other.is_beside(&part)).map_or(sorted.len(), |at| at + 1);
+            sorted.insert(at, part);
         }
-        if is_internal {
-            level.rules.keys.text("tls", "internal");
-        }
-        for (path, hosts) in places {
-            let place = Place { path, exact: false };
-            self.scope(&hosts, &place, &level, site.children());
-        }
+        sorted
     }
 
-    /// Listens for a site with TLS; whether its route says that the local authority signs.
-    fn listen_tls(&mut self, line: usize, one: &Address, whole: &Whole) -> bool {
+    /// Listens for a site with TLS: its listeners, and whether its route says that the local authority signs.
+    fn listen_tls(&mut self, site: &Directive, one: &Address, whole: &Whole) -> (Vec<Door>, bool) {
+        let line = site.line;
         let port = one.port.or(self.options.https_port).unwrap_or(443);
         let host = one.host.as_deref().unwrap_or_default();
         let is_local = host == "localhost" || host.ends_with(".localhost");
         let plain = self.options.http_port.unwrap_or(80);
         if is_local && whole.certificate != Certificate::Files {
-            self.draft.listen(format!("https://{host}:{port}"));
-            if one.port.is_none() && one.scheme.is_none() {
-                self.draft.listen(format!("localhost:{plain}"));
+            let own = self.draft.listen(format!("https://{host}:{port}"));
+            if one.port.is_none() && one.scheme.is_none() && !self.options.has_no_redirects {
+                let plain = self.draft.listen(format!("localhost:{plain}"));
+                self.sent_to_tls(site, one, vec![plain]);
             }
-            return false;
+            return (vec![own], false);
         }
-        self.listen_at(whole, "https://", port);
+        let doors = self.listen_at(whole, "https://", port);
         if one.port.is_none() && !self.options.has_no_redirects {
-            self.listen_at(whole, "", plain);
+            let plain = self.listen_at(whole, "", plain);
+            self.sent_to_tls(site, one, plain);
         }
         let is_internal = whole.certificate == Certificate::Internal || self.options.has_local_certificates;
         let is_private = is_signed_locally(host) && whole.certificate == Certificate::Automatic;
         self.draft.other("tls");
-        match &whole.certificate {
+        let is_internal = match &whole.certificate {
             Certificate::Files => false,
             _ if is_private || (is_internal && is_signed_locally(host)) => true,
             _ if is_internal => {
@@ -139,7 +188,14 @@ impl Reader {
                 self.acme(line, host, whole);
                 false
             }
-        }
+        };
+        (doors, is_internal)
+    }
+
+    /// The way from plain HTTP to TLS, which Caddy has without a word.
+    fn sent_to_tls(&mut self, site: &Directive, one: &Address, plain: Vec<Door>) {
+        let number = self.draft.site(site.line..=site.line, label(site), plain);
+        self.draft.to_tls.push(ToTls { host: named(one.host.clone()), site: number });
     }
 
     fn acme(&mut self, line: usize, host: &str, whole: &Whole) {
@@ -163,19 +219,15 @@ impl Reader {
         }
     }
 
-    fn listen_at(&mut self, whole: &Whole, scheme: &str, port: u16) {
+    fn listen_at(&mut self, whole: &Whole, scheme: &str, port: u16) -> Vec<Door> {
         let wildcard = ["0.0.0.0".to_owned()];
         let hosts = if whole.bind.is_empty() { &wildcard[..] } else { &whole.bind[..] };
-        for host in hosts {
-            match host.strip_prefix("unix/") {
-                Some(path) => self.draft.listen(format!("unix:{}", path.split('|').next().unwrap_or(path))),
-                None => {
-                    let is_v6 = host.contains(':') && !host.starts_with('[');
-                    let host = if is_v6 { format!("[{host}]") } else { host.clone() };
-                    self.draft.listen(format!("{scheme}{host}:{port}"));
-                }
-            }
-        }
+        let address = |host: &String| match host.strip_prefix("unix/") {
+            Some(path) => format!("unix:{}", path.split('|').next().unwrap_or(path)),
+            None if host.contains(':') && !host.starts_with('[') => format!("{scheme}[{host}]:{port}"),
+            None => format!("{scheme}{host}:{port}"),
+        };
+        hosts.iter().map(|host| self.draft.listen(address(host))).collect()
     }
 
     fn tls(&mut self, directive: &Directive, whole: &mut Whole) -> Done {
@@ -194,7 +246,7 @@ impl Reader {
                     }
                     Done::Mapped("tls.min_version".to_owned())
                 }
-                "client_auth" => self.client_certificates(one),
+                "client_auth" => self.client_certificates(one, whole),
                 "ca" | "ca_root" | "eab" => {
                     Done::NotMapped("[tls.acme] has `directory`, `ca` and `eab`, for all hosts".to_owned())
                 }
@@ -239,7 +291,7 @@ impl Reader {
         }
     }
 
-    fn client_certificates(&mut self, one: &Directive) -> Done {
+    fn client_certificates(&mut self, one: &Directive, whole: &mut Whole) -> Done {
         let file = ["trusted_ca_cert_file", "trusted_ca_certs"].iter().find_map(|name| one.child(name));
         let file = file.map(|file| file.arg(0).to_owned()).or_else(|| {
             let pool = one.child("trust_pool").filter(|pool| pool.arg(0) == "file")?;
@@ -251,12 +303,21 @@ impl Reader {
             _ => None,
         };
         let (Some(file), Some(mode)) = (file.filter(|file| !file.is_empty()), mode) else {
-            return Done::NotMapped(
-                "[tls.client_certificates] has `ca`, a file, and `mode`: required or optional".to_owned(),
-            );
+            whole.is_closed = true;
+            return Done::NotMapped(format!(
+                "[tls.client_certificates] has `ca`, a file, and `mode`: required or optional; {CLOSED}"
+            ));
         };
+        if !self.draft.is_client_authority(&file) {
+            whole.is_closed = true;
+            return Done::NotMapped(format!("there is one authority of client certificates for all hosts; {CLOSED}"));
+        }
         let tls = self.draft.other("tls");
+        let is_required = tls
+            .table("client_certificates")
+            .is_some_and(|known| known.contains(&("mode".to_owned(), Value::Text("required".to_owned()))));
         tls.insert("client_certificates", "ca", Value::Text(file));
+        let mode = if is_required { "required" } else { mode };
         tls.insert("client_certificates", "mode", Value::Text(mode.to_owned()));
         Done::Mapped("tls.client_certificates, for all hosts".to_owned())
     }
@@ -283,6 +344,16 @@ impl Reader {
             }
         }
     }
+}
+
+/// A host as `host` of a route has it, which for an address of IPv6 has no brackets.
+fn named(host: Option<String>) -> Option<String> {
+    host.map(|host| host.trim_matches(['[', ']']).to_owned())
+}
+
+/// How notes name a site.
+fn label(site: &Directive) -> String {
+    format!("site {}", addresses(site).join(", ")).chars().take(60).collect()
 }
 
 /// The addresses of a site, which commas and spaces part.

@@ -67,7 +67,7 @@ impl Lexer<'_> {
                     }
                     match word.strip_prefix("<<").filter(|mark| !mark.is_empty()) {
                         Some(mark) => (self.heredoc(mark)?, true),
-                        None => (environment(&word), false),
+                        None => (word, false),
                     }
                 }
             };
@@ -130,26 +130,6 @@ impl Lexer<'_> {
         }
         Err(ImportError { line, message: format!("{mark} does not come again") })
     }
-}
-
-/// `{$NAME:value}` is the value that it has without the variable; `{$NAME}` stays as it is.
-fn environment(word: &str) -> String {
-    let mut result = String::new();
-    let mut rest = word;
-    while let Some((before, after)) = rest.split_once("{$") {
-        result.push_str(before);
-        let Some((variable, behind)) = after.split_once('}') else {
-            result.push_str("{$");
-            rest = after;
-            continue;
-        };
-        match variable.split_once(':') {
-            Some((_, value)) => result.push_str(value),
-            None => result.extend(["{$", variable, "}"]),
-        }
-        rest = behind;
-    }
-    result + rest
 }
 
 struct Reader<'w> {
@@ -237,7 +217,6 @@ mod tests {
             ("a {\n header X `\"{\"`\n}", r#"1:a[]{2:header["X", "\"{\""]}"#),
             ("a {\n x 1 \\\n   2\n y\n}", r#"1:a[]{2:x["1", "2"] 4:y[]}"#),
             ("a { }\nb {\n}", "1:a[]{} 2:b[]{}"),
-            ("{$HOST:a.example} {\n}", "1:a.example[]{}"),
             ("x {\n respond <<END\n  hi }\n END\n y\n}", r#"1:x[]{2:respond["  hi }\n"] 5:y[]}"#),
             ("a {\n redir https://b{uri}\n}", r#"1:a[]{2:redir["https://b{uri}"]}"#),
         ] {

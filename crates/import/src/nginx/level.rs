@@ -133,6 +133,12 @@ impl Level {
         rules
     }
 
+    /// Whether these rules of access are others than those of the block around it, and are some.
+    pub(super) fn has_more_access_rules(&self, outer: &Level) -> bool {
+        let (own, theirs) = (access(&self.finished()), access(&outer.finished()));
+        own != theirs && own != access(&Rules::default())
+    }
+
     /// Whether the rules of access of this level are none that a route can have.
     pub(super) fn has_odd_access(&self) -> bool {
         networks(&self.access).is_none()
@@ -417,6 +423,11 @@ fn networks(access: &[(bool, String)]) -> Option<(Vec<String>, Vec<String>)> {
         true => {}
     }
     Some(lists)
+}
+
+/// What rules say of access.
+pub(super) fn access(rules: &Rules) -> (bool, Vec<String>, Vec<String>, Option<Value>) {
+    (rules.is_closed, rules.allowed.clone(), rules.denied.clone(), rules.keys.get("allow").cloned())
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 
 use crate::directive::{Directive, route_path};
 use crate::document::Value;
-use crate::rules::{Place, Rules, Servers, Target, below, name_of};
+use crate::rules::{BEYOND, CLOSED, Place, Rules, Servers, Target, below, name_of};
 
 use super::level::Level;
 use super::program::rewritten;
 use super::reader::{Block, Reader, Server};
-use super::words::{Pattern, endings, forbids, pattern, simple_location};
+use super::server::{TO_TLS, locations};
+use super::words::{Pattern, endings, forbids, pattern};
+use crate::pattern::{closed_by, simple_location};
 
 /// Directives that say where a location leads.
 const LEADS: [&str; 8] =
@@ -18,6 +20,8 @@ const PROGRAMS: &str =
 /// Why a server with TLS is not taken over: nginx takes any certificate unless it is told otherwise.
 const TLS: &str = "`https://` in `url` speaks TLS, and checks the server's certificate, which nginx does not: add it, and \
                    its authority in `tls.ca`";
+/// Why a whole server is closed.
+const ALL_CLOSED: &str = "all routes of the server are closed to everybody (`deny`) until you write the rule";
 /// What a location reads itself.
 const OWN: [&str; 7] = ["alias", "rewrite", "location", "if", "internal", "error_page", "root"];
 
@@ -30,7 +34,11 @@ impl<'a> Reader<'a> {
             [modifier, path] if modifier == "=" => plain(path, true),
             [modifier, path] if modifier == "^~" => plain(path, false),
             [modifier, text] if modifier.starts_with('~') => match simple_location(text) {
-                Some((path, exact)) => Some(Place { path, exact }),
+                Some((path, exact)) => {
+                    let place = Place { path, exact };
+                    self.patterns.push(place.clone());
+                    Some(place)
+                }
                 None => return self.by_pattern(directive, server, text),
             },
             _ => None,
@@ -56,16 +64,32 @@ impl<'a> Reader<'a> {
         level.is_plain &= own.is_none();
         let inner = Server { hosts: server.hosts.clone(), scripts: own.or(server.scripts), ..*server };
         let server = &inner;
-        for child in children.iter().filter(|child| child.name == "location") {
+        for child in locations(children) {
             if !self.is_handled(child) {
                 self.location(child, server, &level, &place.path);
             }
         }
         for child in children.iter().filter(|child| child.name == "if") {
-            self.draft.not_mapped(child.line, child.label(), "a route has no conditions");
+            self.odd_condition(child, &mut level);
         }
-        if children.iter().any(|child| child.name == "internal") || self.is_page(server, outer, &place) {
-            return self.draft.mapped(directive.line, label, "errors, which name its file");
+        if self.is_page(server, outer, &place) {
+            self.draft.mapped(directive.line, label.as_str(), "errors, which name its file");
+            if let Some(internal) = directive.child("internal") {
+                self.noted(internal, "deny");
+                self.forbidden(Block { line: internal.line, label: &label }, server, &level, &place);
+            }
+            return;
+        }
+        if let Some(internal) = directive.child("internal") {
+            let why = "no client gets it; `cgi.sendfile` is for programs that name its files by X-Accel-Redirect";
+            self.draft.not_mapped(internal.line, format!("{label} internal"), why);
+        }
+        if matches!(directive.arg(0), "^~" | "=") {
+            self.plain.push(place.clone());
+        }
+        let is_open_ended = !place.exact && !directive.args.last().is_some_and(|text| text.ends_with(['/', '$']));
+        if is_open_ended && (forbids(directive) || level.has_more_access_rules(outer)) {
+            self.draft.not_mapped(directive.line, format!("{label} …"), BEYOND);
         }
         self.leads(directive, server, &level, &place);
         self.scripts_are_read(own, children);
@@ -86,20 +110,30 @@ impl<'a> Reader<'a> {
             self.noted(alias, "files.root");
         }
         match leads.map(|leads| (leads, leads.name.as_str())) {
+            Some((leads, _)) if directive.child("internal").is_some() => {
+                self.draft.not_mapped(leads.line, leads.label(), "no client gets it");
+                self.forbidden(block, server, &level, place);
+            }
+            None if directive.child("internal").is_some() => self.forbidden(block, server, &level, place),
             Some((leads, "proxy_pass" | "grpc_pass")) => {
                 self.proxy(directive, leads, server, &level, place);
             }
-            Some((_, "return")) if forbids(directive) => self.forbidden(block, server, &level, place),
+            Some((leads, "return")) if forbids(directive) => {
+                self.noted(leads, "deny (403)");
+                self.forbidden(block, server, &level, place);
+            }
             Some((leads, "return")) => {
                 if let Some((to, status)) = self.returned(leads) {
                     if place.path == "/" && self.is_to_tls(&to, server) {
-                        let why = "plain HTTP is sent to TLS where a certificate names the host";
-                        self.draft.not_needed(leads.line, "return", why);
-                        return self.draft.not_needed(directive.line, label, why);
+                        self.sent_to_tls(&server.hosts.clone(), server);
+                        self.draft.not_needed(leads.line, "return", TO_TLS);
+                        return self.draft.not_needed(directive.line, label, TO_TLS);
                     }
                     self.noted(leads, "redirect");
                     let rules = self.rules(directive.line, server, &level);
                     self.emit(block, server, &rules, place, &Target::Redirect(to, status));
+                } else {
+                    self.lost(block, server, &level, place, "its answer is not mapped");
                 }
             }
             Some((leads, "try_files")) => self.files(Some(leads), block, server, &level, place),
@@ -134,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A path that nobody gets: where the route leads does not matter.
-    fn forbidden(&mut self, block: Block<'_>, server: &Server<'_>, level: &Level, place: &Place) {
+    pub(super) fn forbidden(&mut self, block: Block<'_>, server: &Server<'_>, level: &Level, place: &Place) {
         let mut rules = level.finished();
         rules.deny_all();
         let nowhere = Target::Redirect("/".to_owned(), 302);
@@ -333,22 +367,36 @@ impl<'a> Reader<'a> {
         let is_hidden = text.trim_start_matches('^').trim_start_matches("(.*)?").starts_with("/\\.");
         if is_hidden && forbids(directive) {
             let why = "files whose names begin with a dot are never sent";
-            return self.draft.not_needed(directive.line, label, why);
+            if has_application(server.directives) {
+                let why = format!("{why}; to a service such paths ARE NOT FORBIDDEN by the result");
+                return self.each_line(directive, &mut |reader, one| {
+                    reader.draft.not_mapped(one.line, one.label(), why.as_str());
+                });
+            }
+            return self.each_line(directive, &mut |reader, one| reader.draft.not_needed(one.line, one.label(), why));
         }
         let harmless = ["expires", "add_header", "access_log", "log_not_found", "try_files", "etag", "tcp_nodelay"];
         let is_lifetime = directive.children().iter().all(|child| harmless.contains(&child.name.as_str()));
-        match endings(text).filter(|_| is_lifetime) {
-            Some(endings) => self.lifetimes(directive, server, &endings),
-            None => {
-                let is_open =
-                    forbids(directive) || directive.children().iter().any(|child| child.name.starts_with("auth_"));
-                let why = match is_open {
-                    true => {
-                        "a route goes by its path, not by a pattern: what it forbids IS NOT FORBIDDEN by the result"
-                    }
-                    false => "a route goes by its path, not by a pattern: write a route for each path",
-                };
-                self.draft.not_mapped(directive.line, label, why);
+        if let Some(endings) = endings(text).filter(|_| is_lifetime) {
+            return self.lifetimes(directive, server, &endings);
+        }
+        if !refuses(directive) {
+            let why = "a route goes by its path, not by a pattern: write a route for each path";
+            return self.lost_block(directive, why);
+        }
+        let places = closed_by(text);
+        let why = match places.contains(&Place::root()) {
+            true => format!("a route goes by its path, not by a pattern: {ALL_CLOSED}"),
+            false => format!("a route goes by its path, not by a pattern; {CLOSED}"),
+        };
+        self.each_line(directive, &mut |reader, one| reader.draft.not_mapped(one.line, one.label(), why.as_str()));
+        self.patterns.extend(places.iter().cloned());
+        for place in places {
+            match place == Place::root() {
+                true => self.is_closed = true,
+                false => {
+                    self.forbidden(Block { line: directive.line, label: &label }, server, &Level::default(), &place);
+                }
             }
         }
     }
@@ -405,6 +453,30 @@ impl<'a> Reader<'a> {
         }
         rules
     }
+}
+
+/// Whether a block refuses some requests, by whatever rule.
+fn refuses(directive: &Directive) -> bool {
+    const ACCESS: [&str; 9] = [
+        "allow",
+        "deny",
+        "auth_basic",
+        "auth_request",
+        "auth_jwt",
+        "satisfy",
+        "limit_except",
+        "valid_referers",
+        "secure_link",
+    ];
+    let is_rule = |child: &Directive| ACCESS.contains(&child.name.as_str()) && !matches!(child.arg(0), "off");
+    forbids(directive)
+        || directive.children().iter().any(|child| is_rule(child) || child.name == "if" && refuses(child))
+}
+
+/// Whether a service that is no folder of scripts gets requests.
+fn has_application(directives: &[Directive]) -> bool {
+    let names = ["proxy_pass", "grpc_pass", "uwsgi_pass", "scgi_pass"];
+    directives.iter().any(|one| names.contains(&one.name.as_str()) || has_application(one.children()))
 }
 
 fn plain(path: &str, exact: bool) -> Option<Place> {

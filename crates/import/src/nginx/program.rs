@@ -11,7 +11,7 @@
 use crate::directive::{Directive, route_path};
 use crate::document::Value;
 use crate::program::{Program, Protocol, Site};
-use crate::rules::{Place, Rules, Target, below, name_of};
+use crate::rules::{Place, Target, below, name_of};
 
 use super::level::Level;
 use super::reader::{Block, Reader, Server};
@@ -133,8 +133,7 @@ impl<'a> Reader<'a> {
             }
         };
         let mut rules = level.finished();
-        let (own, theirs) = (access(&rules), access(&outer.finished()));
-        rules.is_closed |= own != theirs && own != access(&Rules::default());
+        rules.is_closed |= level.has_more_access_rules(outer);
         if rules.is_closed {
             let why = format!("rules of access for scripts alone; {}", crate::rules::CLOSED);
             self.draft.not_mapped(location.line, location.label(), why);
@@ -161,8 +160,9 @@ impl<'a> Reader<'a> {
                 let why = "a script of `run` can be asked for by its own name as well";
                 self.draft.not_mapped(child.line, text, why);
             }
-            "try_files" | "if" | "rewrite" | "return" | "location" | "alias" => {
-                self.draft.not_mapped(child.line, text, "scripts have no conditions");
+            "if" => self.odd_condition(child, level),
+            "try_files" | "rewrite" | "return" | "location" | "alias" => {
+                self.lost_block(child, "scripts have no conditions");
             }
             _ => self.directive(child, level),
         }
@@ -352,9 +352,4 @@ fn index(level: &Level) -> Vec<String> {
     let is_good = |name: &&String| !name.starts_with('/') && !name.contains('$');
     let names: Vec<String> = level.index.iter().filter(is_good).cloned().collect();
     if names.is_empty() { vec!["index.html".to_owned()] } else { names }
-}
-
-/// What rules say of access.
-fn access(rules: &Rules) -> (bool, Vec<String>, Vec<String>, Option<Value>) {
-    (rules.is_closed, rules.allowed.clone(), rules.denied.clone(), rules.keys.get("allow").cloned())
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use crate::directive::{Directive, is_network, milliseconds, nginx_size, time};
 use crate::document::Value;
 use crate::model::Draft;
+use crate::rules::{CLOSED, Place, names_access};
 
 use super::level::{Done, Level, mapped, not_mapped};
 use super::scripts::Scripts;
 use super::table;
-use super::words::{as_of_a_proxy, is_loopback};
+use super::words::as_of_a_proxy;
 
 /// Files of nginx's own packages and of certbot that say nothing of the site.
 const KNOWN_FILES: [&str; 10] = [
@@ -30,8 +31,8 @@ pub(super) struct Server<'a> {
     pub(super) directives: &'a [Directive],
     /// None: every host that no other server has.
     pub(super) hosts: Vec<Option<String>>,
-    /// It can be reached from this machine only, while others can be from elsewhere.
-    pub(super) is_local: bool,
+    /// Its number in the draft.
+    pub(super) site: usize,
     pub(super) has_plain: bool,
     pub(super) has_tls: bool,
     /// FastCGI executes what is in its folder.
@@ -55,6 +56,13 @@ pub(super) struct Zone {
     rate: Option<String>,
 }
 
+/// An address of a server, which may be the one for hosts that no server names.
+pub(super) struct Address<'a> {
+    pub(super) is_default: bool,
+    pub(super) listen: &'a Directive,
+    pub(super) server: &'a Directive,
+}
+
 #[derive(Default)]
 pub(super) struct Reader<'a> {
     pub(super) draft: Draft,
@@ -64,10 +72,16 @@ pub(super) struct Reader<'a> {
     pub(super) scripts: Vec<Scripts>,
     /// Locations that were read for their scripts.
     pub(super) handled: Vec<&'a Directive>,
+    /// Places of the server that patterns do not count for.
+    pub(super) plain: Vec<Place>,
+    /// Places of the server's patterns, in their order: they come before plain paths, however long those are.
+    pub(super) patterns: Vec<Place>,
+    /// A pattern of the server refuses requests, and may be for every path.
+    pub(super) is_closed: bool,
+    /// Addresses of all servers, in their order.
+    pub(super) defaults: Vec<Address<'a>>,
     /// Some listener of the file speaks TLS.
     pub(super) has_tls: bool,
-    /// Some listener of the file can be reached by others.
-    pub(super) is_public: bool,
     /// Where clients' addresses come from, and in which way.
     pub(super) proxies: Vec<String>,
     /// `cache_control` of files by their endings: hosts, patterns, value.
@@ -87,7 +101,8 @@ impl<'a> Reader<'a> {
                 "server" => {
                     for listen in directive.children().iter().filter(|child| child.name == "listen") {
                         self.has_tls |= listen.args.iter().any(|word| word == "ssl");
-                        self.is_public |= !is_loopback(listen.arg(0));
+                        let is_default = listen.args.iter().any(|word| word.starts_with("default"));
+                        self.defaults.push(Address { is_default, listen, server: directive });
                     }
                 }
                 _ => {}
@@ -119,7 +134,10 @@ impl<'a> Reader<'a> {
         for (hosts, patterns, value) in std::mem::take(&mut self.lifetimes) {
             let is_of =
                 |host: Option<&Value>| hosts.iter().any(|other| other.clone().map(Value::Text).as_ref() == host);
-            for route in self.draft.routes.iter_mut().filter(|route| is_of(route.get("host"))) {
+            for route in self.draft.routes.iter_mut().map(|route| &mut route.section) {
+                if !is_of(route.get("host")) {
+                    continue;
+                }
                 let root = match route.get("files") {
                     Some(Value::Text(root)) => root.clone(),
                     Some(Value::Table(_)) => String::new(),
@@ -170,6 +188,12 @@ impl<'a> Reader<'a> {
     pub(super) fn directive(&mut self, directive: &Directive, level: &mut Level) {
         let renamed = as_of_a_proxy(directive);
         let known = renamed.as_ref().unwrap_or(directive);
+        let is_known = |value: &str| KNOWN_FILES.iter().any(|file| value.ends_with(file));
+        if directive.name == "include" && !is_known(directive.arg(0)) && names_access(directive.arg(0)) {
+            level.rules.is_closed = true;
+            let why = format!("one file is read, and the name of this one says that it has rules of access; {CLOSED}");
+            return self.draft.not_mapped(directive.line, directive.label(), why);
+        }
         let done = level
             .apply(known)
             .or_else(|| self.rate(directive, level))
@@ -177,6 +201,27 @@ impl<'a> Reader<'a> {
             .or_else(|| self.of_the_gateway(directive))
             .or_else(|| table::not_needed(&known.name).map(Done::NotNeeded))
             .unwrap_or_else(|| Done::NotMapped(table::not_mapped(&directive.name).to_owned()));
+        match (&done, directive.name.as_str()) {
+            (_, "events") => {
+                for child in directive.children() {
+                    self.directive(child, level);
+                }
+            }
+            // Its servers are noted where it is named.
+            (_, "upstream") => {}
+            (Done::NotMapped(why), _) => {
+                for child in directive.children() {
+                    let why = why.as_str();
+                    self.each_line(child, &mut |reader, one| reader.draft.not_mapped(one.line, one.label(), why));
+                }
+            }
+            (Done::NotNeeded(why), _) => {
+                for child in directive.children() {
+                    self.each_line(child, &mut |reader, one| reader.draft.not_needed(one.line, one.label(), why));
+                }
+            }
+            (Done::Mapped(_), _) => {}
+        }
         self.done(directive, done);
     }
 
@@ -250,6 +295,10 @@ impl<'a> Reader<'a> {
                 }
                 mapped("tls.min_version")
             }
+            "ssl_client_certificate" if self.has_tls && !self.draft.is_client_authority(value) => {
+                level.rules.is_closed = true;
+                not_mapped(&format!("there is one authority of client certificates for all hosts; {CLOSED}"))
+            }
             "ssl_client_certificate" if self.has_tls => {
                 let ca = Value::Text(value.to_owned());
                 self.draft.other("tls").insert("client_certificates", "ca", ca);
@@ -258,7 +307,12 @@ impl<'a> Reader<'a> {
             "ssl_verify_client" if value == "off" => Some(Done::NotNeeded("that is so without a word")),
             "ssl_verify_client" if matches!(value, "on" | "optional") && self.has_tls => {
                 let mode = if value == "on" { "required" } else { "optional" };
-                self.draft.other("tls").insert("client_certificates", "mode", Value::Text(mode.to_owned()));
+                let tls = self.draft.other("tls");
+                let is_required = matches!(tls.get("client_certificates"), Some(Value::Table(all))
+                    if all.contains(&("mode".to_owned(), Value::Text("required".to_owned()))));
+                if !is_required {
+                    tls.insert("client_certificates", "mode", Value::Text(mode.to_owned()));
+                }
                 mapped("tls.client_certificates.mode, for all hosts")
             }
             "ssl_verify_client" => not_mapped("a certificate is required or optional, and checked"),
@@ -296,14 +350,6 @@ impl<'a> Reader<'a> {
                 let count = value.parse::<u64>().ok()?;
                 self.draft.limits.set("connections", Value::Number(count.clamp(1, 1_000_000)));
                 mapped("limits.connections")
-            }
-            "events" => {
-                let count = directive.child("worker_connections").cloned();
-                if let Some(count) = count {
-                    let done = self.of_the_gateway(&count)?;
-                    self.done(&count, done);
-                }
-                None
             }
             "access_log" => self.access_log(directive),
             "set_real_ip_from" => {

@@ -2,12 +2,28 @@
 
 use crate::directive::{Directive, route_path};
 use crate::document::Value;
-use crate::rules::{Place, Rules, Target};
+use crate::door::{Door, ToTls};
+use crate::rules::{CLOSED, Place, Rules, Target};
 
 use super::level::{Level, mapped};
 use super::program::PASSES;
-use super::reader::{Block, Reader, Server};
-use super::words::{Pattern, is_loopback, pattern, redirect};
+use super::reader::{Address, Block, Reader, Server};
+use super::words::{Pattern, is_error, pattern, redirect};
+
+/// Why a redirect to TLS is not needed.
+pub(super) const TO_TLS: &str = "plain HTTP is sent to TLS where a route of the host has it";
+
+/// Locations in the order in which nginx looks at those of one path: patterns come before plain paths, but not before
+/// `^~` and `=`.
+pub(super) fn locations(directives: &[Directive]) -> Vec<&Directive> {
+    let mut all: Vec<&Directive> = directives.iter().filter(|one| one.name == "location").collect();
+    all.sort_by_key(|one| match one.arg(0) {
+        "^~" | "=" => 0,
+        modifier if modifier.starts_with('~') => 1,
+        _ => 2,
+    });
+    all
+}
 
 /// Whether FastCGI executes files of this server, or PHP is an index.
 fn has_programs(directives: &[Directive]) -> bool {
@@ -49,62 +65,108 @@ impl<'a> Reader<'a> {
         let mut server = Server {
             directives,
             hosts: Vec::new(),
-            is_local: true,
+            site: 0,
             has_plain: false,
             has_tls: false,
             has_programs: has_programs(directives),
             scripts: None,
         };
+        (self.plain, self.patterns, self.is_closed) = (Vec::new(), Vec::new(), false);
         level.has_scripts = has_pass(directives);
-        self.addresses(directive.line, &mut server);
+        if !self.addresses(directive, &mut server) {
+            let why = "the addresses of its server cannot be mapped, and it must not be reached at others";
+            return self.lost_block(directive, why);
+        }
         self.names(&mut server);
+        self.claim(directive, &server);
         let own = ["listen", "server_name", "location", "return", "rewrite", "if", "try_files"];
         for directive in directives.iter().filter(|one| !own.contains(&one.name.as_str())) {
             self.directive(directive, &mut level);
         }
         self.certificates(&level, &server);
-        server.is_local &= self.is_public;
-        self.whole_server(&server, &level);
+        for directive in directives.iter().filter(|one| one.name == "if") {
+            self.condition(directive, &server, &mut level);
+        }
+        if self.whole_server(&server, &level) {
+            let why = "`return` of the server comes before it";
+            let unreached = ["location", "try_files"];
+            for one in directives.iter().filter(|one| unreached.contains(&one.name.as_str())) {
+                self.each_line(one, &mut |reader, one| reader.draft.not_needed(one.line, one.label(), why));
+            }
+            return;
+        }
         server.scripts = self.scripts(directives, &level);
-        for directive in directives {
-            match directive.name.as_str() {
-                "location" if self.is_handled(directive) => {}
-                "location" => self.location(directive, &server, &level, "/"),
-                "if" => self.condition(directive, &server),
-                "rewrite" => self.rewrite(directive, &server, &level),
-                _ => {}
+        for directive in directives.iter().filter(|one| one.name == "rewrite") {
+            self.rewrite(directive, &server, &level);
+        }
+        for directive in locations(directives) {
+            if !self.is_handled(directive) {
+                self.location(directive, &server, &level, "/");
             }
         }
         self.rest_of_server(&server, &level, directive.line);
         self.scripts_are_read(server.scripts, directives);
+        let (plain, patterns) = (std::mem::take(&mut self.plain), std::mem::take(&mut self.patterns));
+        if self.is_closed {
+            self.draft.close(server.site, &plain);
+        }
+        for path in self.draft.without_overtaken(server.site, &patterns, &plain) {
+            let why = "the pattern of another location has its requests";
+            self.draft.not_mapped(directive.line, format!("location {path}"), why);
+        }
     }
 
-    fn addresses(&mut self, line: usize, server: &mut Server<'_>) {
-        let mut has_address = false;
+    /// Begins the site of a server with its addresses. False: it has some, none of which can be mapped.
+    fn addresses(&mut self, block: &Directive, server: &mut Server<'_>) -> bool {
+        let mut doors = Vec::new();
+        let mut has_listen = false;
         for directive in server.directives.iter().filter(|one| one.name == "listen") {
-            let text = directive.arg(0);
+            has_listen = true;
             let has = |word: &str| directive.args.iter().any(|other| other == word);
             if has("quic") {
                 self.draft.not_mapped(directive.line, directive.label(), "HTTP/3 is not spoken");
                 continue;
             }
-            let Some(address) = listen(text) else {
+            let Some(address) = listen(directive.arg(0)) else {
                 self.draft.not_mapped(directive.line, directive.label(), "it is no address with a port");
                 continue;
             };
-            has_address = true;
-            server.is_local &= is_loopback(text);
             server.has_tls |= has("ssl");
             server.has_plain |= !has("ssl");
-            let https = has("ssl") && !address.starts_with("unix:");
-            self.draft.listen(if https { format!("https://{address}") } else { address });
+            let scheme = if has("ssl") && !address.starts_with("unix:") { "https://" } else { "" };
+            doors.push(self.draft.listen(format!("{scheme}{address}")));
+            if let Some(port) = address.strip_prefix("[::]:").filter(|_| has("ipv6only=off")) {
+                doors.push(self.draft.listen(format!("{scheme}0.0.0.0:{port}")));
+            }
             self.draft.mapped(directive.line, "listen", "listen");
+            if has("proxy_protocol") && self.draft.top.get("proxy_protocol").is_none() {
+                let why = "`proxy_protocol` lists the networks of load balancers, for all listeners";
+                self.draft.not_mapped(directive.line, "listen … proxy_protocol", why);
+            }
         }
-        if !has_address {
-            (server.is_local, server.has_plain) = (false, true);
-            self.draft.listen("0.0.0.0:80".to_owned());
-            self.draft.mapped(line, "server", "listen = \"0.0.0.0:80\"");
+        if !has_listen {
+            server.has_plain = true;
+            doors.push(self.draft.listen("0.0.0.0:80".to_owned()));
+            self.draft.mapped(block.line, "server", "listen = \"0.0.0.0:80\"");
         }
+        let is_reached = !doors.is_empty();
+        if is_reached {
+            server.site = self.draft.site(block.line..=block.last_line(), "server", doors);
+        }
+        is_reached
+    }
+
+    /// Notes every line of a block.
+    pub(super) fn each_line(&mut self, one: &Directive, note: &mut dyn FnMut(&mut Self, &Directive)) {
+        note(self, one);
+        for child in one.children() {
+            self.each_line(child, note);
+        }
+    }
+
+    /// Notes every line of a block that is left out.
+    pub(super) fn lost_block(&mut self, block: &Directive, why: &'static str) {
+        self.each_line(block, &mut |reader, one| reader.draft.not_mapped(one.line, one.label(), why));
     }
 
     fn names(&mut self, server: &mut Server<'_>) {
@@ -139,6 +201,24 @@ impl<'a> Reader<'a> {
         server.hosts.dedup();
     }
 
+    /// Takes the hosts of a server at its addresses, where no server before it has them. Those that no server names are
+    /// for the default of the address: the one that says so, else the first.
+    fn claim(&mut self, block: &Directive, server: &Server<'_>) {
+        let doors = self.draft.sites.get(server.site).map(|site| site.doors.clone()).unwrap_or_default();
+        let bare = |door: &Door| door.0.trim_start_matches("https://").to_owned();
+        for door in doors {
+            let at = |one: &&Address<'_>| listen(one.listen.arg(0)) == Some(bare(&door));
+            let said = self.defaults.iter().filter(at).find(|one| one.is_default);
+            let default = said.or_else(|| self.defaults.iter().find(at)).map(|one| one.server);
+            let is_default = default.is_none_or(|default| std::ptr::eq(default, block));
+            // The default has them, whether it has routes for them or not.
+            let others = is_default.then_some(None);
+            for host in server.hosts.iter().filter(|host| host.is_some()).cloned().chain(others) {
+                self.draft.claim(host, door.clone(), server.site);
+            }
+        }
+    }
+
     fn certificates(&mut self, level: &Level, server: &Server<'_>) {
         if !server.has_tls {
             return;
@@ -160,23 +240,38 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `return` of the server itself, which comes before all locations.
-    fn whole_server(&mut self, server: &Server<'a>, level: &Level) {
-        let Some(directive) = server.directives.iter().find(|one| one.name == "return") else { return };
-        if matches!(directive.arg(0), "404" | "444") {
-            return self.draft.not_needed(directive.line, "return", "what no route takes is answered with 404");
+    /// `return` of the server itself, which comes before all locations; whether there is one.
+    fn whole_server(&mut self, server: &Server<'a>, level: &Level) -> bool {
+        let Some(directive) = server.directives.iter().find(|one| one.name == "return") else { return false };
+        let block = Block { line: directive.line, label: "return" };
+        if is_error(directive.arg(0)) {
+            let sent = |host: &Option<String>| {
+                self.draft.to_tls.iter().any(|one| one.site == server.site && one.host == *host)
+            };
+            let hosts: Vec<_> = server.hosts.iter().filter(|host| host.is_some() && !sent(host)).cloned().collect();
+            match hosts.is_empty() {
+                true => {
+                    let why = "what no route takes is answered with 404";
+                    self.draft.not_needed(directive.line, "return", why);
+                }
+                // A route for every host would take its requests.
+                false => self.forbidden(block, &Server { hosts, ..*server }, level, &Place::root()),
+            }
+            return true;
         }
-        let Some((to, status)) = self.returned(directive) else { return };
+        let Some((to, status)) = self.returned(directive) else { return true };
         // A host that is sent to itself by TLS is so without a word, and as a route it would go round in circles.
         let one = |host: &Option<String>| Server { hosts: vec![host.clone()], ..*server };
-        let others: Vec<_> = server.hosts.iter().filter(|host| !self.is_to_tls(&to, &one(host))).cloned().collect();
+        let (to_tls, others): (Vec<_>, Vec<_>) =
+            server.hosts.iter().cloned().partition(|host| self.is_to_tls(&to, &one(host)));
+        self.sent_to_tls(&to_tls, server);
         if others.is_empty() {
-            let why = "plain HTTP is sent to TLS where a certificate names the host";
-            return self.draft.not_needed(directive.line, "return", why);
+            self.draft.not_needed(directive.line, "return", TO_TLS);
+            return true;
         }
-        let block = Block { line: directive.line, label: "return" };
         let others = Server { hosts: others, ..*server };
         self.emit(block, &others, &level.finished(), &Place::root(), &Target::Redirect(to, status));
+        true
     }
 
     /// Whether a redirect of this server leads to the same host by TLS.
@@ -184,6 +279,12 @@ impl<'a> Reader<'a> {
         let Some(rest) = to.strip_prefix("https://").filter(|_| self.has_tls && !server.has_tls) else { return false };
         let host = rest.strip_suffix("{path}{query}").unwrap_or(rest);
         host == "{host}" || server.hosts.iter().flatten().all(|other| other == host) && !server.hosts.contains(&None)
+    }
+
+    /// Hosts that a plain server sends to TLS.
+    pub(super) fn sent_to_tls(&mut self, hosts: &[Option<String>], server: &Server<'_>) {
+        let all = hosts.iter().map(|host| ToTls { host: host.clone(), site: server.site });
+        self.draft.to_tls.extend(all);
     }
 
     /// Where a `return` leads, with its status; what leads nowhere is noted.
@@ -202,34 +303,46 @@ impl<'a> Reader<'a> {
     }
 
     /// `if ($host = www.example.org) { return 301 … }`, as certbot writes it, and the same for the scheme.
-    fn condition(&mut self, directive: &'a Directive, server: &Server<'a>) {
+    fn condition(&mut self, directive: &'a Directive, server: &Server<'a>, level: &mut Level) {
         let condition = directive.args.join(" ");
         let condition = condition.trim_start_matches('(').trim_end_matches(')').trim();
         let words: Vec<&str> = condition.split_whitespace().collect();
-        let [returned] = directive.children() else {
-            return self.draft.not_mapped(directive.line, directive.label(), "a route has no conditions");
+        let returned = match directive.children() {
+            [returned] if returned.name == "return" && !is_error(returned.arg(0)) => returned,
+            _ => return self.odd_condition(directive, level),
         };
-        let target = if returned.name == "return" { self.returned(returned) } else { None };
-        match (words.as_slice(), target) {
+        match (words.as_slice(), self.returned(returned)) {
             (["$host" | "$http_host", "=", host], Some((to, status))) => {
-                let one = Server { hosts: vec![Some(host.trim_matches('"').to_lowercase())], ..*server };
+                let hosts = vec![Some(host.trim_matches('"').to_lowercase())];
+                let one = Server { hosts, ..*server };
                 if self.is_to_tls(&to, &one) {
-                    let why = "plain HTTP is sent to TLS where a certificate names the host";
-                    return self.draft.not_needed(directive.line, "if", why);
+                    self.sent_to_tls(&one.hosts, server);
+                    return self.each_line(directive, &mut |reader, one| {
+                        reader.draft.not_needed(one.line, one.name.as_str(), TO_TLS);
+                    });
                 }
+                self.noted(returned, "redirect");
                 let rules = Level::default().finished();
                 let block = Block { line: directive.line, label: "if" };
                 self.emit(block, &one, &rules, &Place::root(), &Target::Redirect(to, status));
             }
             (["$scheme", "=" | "!=", ..], Some((to, _))) if to.starts_with("https://") => {
-                self.draft.not_needed(
-                    directive.line,
-                    "if",
-                    "plain HTTP is sent to TLS where a certificate names the host",
-                );
+                self.each_line(directive, &mut |reader, one| {
+                    reader.draft.not_needed(one.line, one.name.as_str(), TO_TLS);
+                });
             }
-            _ => self.draft.not_mapped(directive.line, directive.label(), "a route has no conditions"),
+            _ => self.lost_block(directive, "a route has no conditions"),
         }
+    }
+
+    /// A condition that no route has: what refuses some requests closes the routes.
+    pub(super) fn odd_condition(&mut self, directive: &Directive, level: &mut Level) {
+        let refuses = directive.children().iter().any(|one| one.name == "return" && is_error(one.arg(0)));
+        let more = if refuses { format!("; {CLOSED}") } else { String::new() };
+        level.rules.is_closed |= refuses;
+        self.each_line(directive, &mut |reader, one| {
+            reader.draft.not_mapped(one.line, one.label(), format!("a route has no conditions{more}"));
+        });
     }
 
     /// `rewrite` of the server that sends clients elsewhere.
@@ -256,9 +369,9 @@ impl<'a> Reader<'a> {
         };
         let place = place.and_then(|(place, to)| Some((place, redirect(&to)? + query)));
         match place {
-            Some((_, to)) if self.is_to_tls(&to, server) => {
-                let why = "plain HTTP is sent to TLS where a certificate names the host";
-                self.draft.not_needed(directive.line, "rewrite", why);
+            Some((place, to)) if place == Place::root() && self.is_to_tls(&to, server) => {
+                self.sent_to_tls(&server.hosts.clone(), server);
+                self.draft.not_needed(directive.line, "rewrite", TO_TLS);
             }
             Some((place, to)) => {
                 let block = Block { line: directive.line, label: "rewrite" };
@@ -306,14 +419,14 @@ impl<'a> Reader<'a> {
             if server.has_plain && server.has_tls {
                 rules.keys.text("https", "allow");
             }
-            if server.is_local && rules.allowed.is_empty() {
-                rules.allowed = vec!["127.0.0.0/8".to_owned(), "::1".to_owned()];
-            }
             added += usize::from(self.draft.route(rules.route(host.as_deref(), place, target)));
         }
         let exact = if place.exact { " alone" } else { "" };
         match added {
-            0 => self.draft.not_mapped(line, option, "there is a route for the same host and path already"),
+            0 => {
+                let why = "there is a route for the same host and path already, or another server has the host";
+                self.draft.not_mapped(line, option, why);
+            }
             _ => self.draft.mapped(line, option, format!("[[routes]] of {}{exact}", place.path)),
         }
     }

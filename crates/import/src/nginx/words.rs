@@ -79,19 +79,6 @@ pub(super) fn pattern(text: &str) -> Option<Pattern> {
     Some(if is_below { Pattern::Below(path) } else { Pattern::Exactly(path) })
 }
 
-/// A pattern of `location ~` as a path and whether it is that alone: `^/admin` and `^/admin$`.
-pub(super) fn simple_location(text: &str) -> Option<(String, bool)> {
-    let rest = text.strip_prefix('^')?.replace("\\.", ".").replace("\\-", "-").replace("\\/", "/");
-    for (end, exact) in
-        [("(/.*)?$", false), ("/.*$", false), ("/(.*)$", false), ("/.*", false), ("/?$", true), ("$", true)]
-    {
-        if let Some(path) = rest.strip_suffix(end) {
-            return route_path(path).map(|path| (path, exact));
-        }
-    }
-    route_path(&rest).map(|path| (path, false))
-}
-
 /// The endings of `\.(js|css)$`; none if it is another pattern.
 pub(super) fn endings(text: &str) -> Option<Vec<String>> {
     let rest =
@@ -113,16 +100,17 @@ pub(super) fn endings(text: &str) -> Option<Vec<String>> {
     endings.iter().all(is_good).then_some(endings)
 }
 
-/// Whether only this machine can connect to an address of `listen`.
-pub(super) fn is_loopback(address: &str) -> bool {
-    ["127.", "localhost", "[::1]", "unix:"].iter().any(|start| address.starts_with(start))
+/// Whether a status of `return` refuses a request.
+pub(super) fn is_error(status: &str) -> bool {
+    status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status))
 }
 
 /// The one thing that a block does: `return` or `deny all`.
 pub(super) fn forbids(directive: &Directive) -> bool {
     directive.children().iter().any(|child| match child.name.as_str() {
         "deny" => child.arg(0) == "all",
-        "return" => matches!(child.arg(0), "401" | "403" | "404" | "410" | "444"),
+        "return" => is_error(child.arg(0)),
+        "internal" => true,
         _ => false,
     })
 }
@@ -205,9 +193,6 @@ mod tests {
         assert_eq!(pattern("^/old/?$"), Some(Pattern::Exactly("/old".to_owned())));
         assert_eq!(pattern("^/(.*)$"), Some(Pattern::All));
         assert_eq!(pattern("^/a/(\\d+)$"), None);
-        assert_eq!(simple_location("^/admin"), Some(("/admin".to_owned(), false)));
-        assert_eq!(simple_location("^/robots\\.txt$"), Some(("/robots.txt".to_owned(), true)));
-        assert_eq!(simple_location("^/(a|b)/"), None);
         assert_eq!(endings("\\.(?:css|jpe?g)$"), Some(vec!["css".to_owned(), "jpeg".to_owned(), "jpg".to_owned()]));
         assert_eq!(endings("\\.php$"), Some(vec!["php".to_owned()]));
         assert_eq!(endings("^/a\\.css$"), None);

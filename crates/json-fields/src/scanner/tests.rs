@@ -44,6 +44,9 @@ fn documents() {
     check(r#"{"model":{"model":"x"}}"#, DONE, Some("(other)"));
     check(r#"{"models":"a","mode":"b","":1}"#, DONE, None);
     check("{}", DONE, None);
+    check("\u{feff}{\"model\":\"a\"}", DONE, Some("a"));
+    check(" \u{feff}{}", WRONG, None);
+    check("\u{feff}\u{feff}{}", WRONG, None);
     check(r#"{"model":"a"#, MORE, None);
     check(r#"{"model":"a""#, MORE, Some("a"));
     check("", MORE, None);

@@ -9,3 +9,13 @@ mod config;
 mod generated;
 #[cfg(test)]
 mod import;
+#[cfg(test)]
+mod import_corpus;
+#[cfg(test)]
+mod import_models;
+#[cfg(test)]
+mod messages;
+#[cfg(test)]
+mod private;
+#[cfg(test)]
+mod running;

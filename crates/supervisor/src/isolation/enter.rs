@@ -53,7 +53,7 @@ pub(crate) fn enter(prepared: &Prepared<'_>) -> Result<Entered, String> {
     rlimits::apply(&isolation.limits)?;
     // While it may mount, and before it may not see what is shown.
     let viewed = match &isolation.sandbox {
-        Sandbox::Strict { read, write } => Some(view::enter(shown(prepared, read, write))),
+        Sandbox::Strict { read, write } => Some(view::enter(shown(prepared, read, write)?)),
         Sandbox::None => None,
     };
     if viewed.is_some() {
@@ -122,15 +122,15 @@ fn variables(isolation: &Isolation, entered: &mut Entered) -> Result<(), String>
 }
 
 /// What it is to see of the files, besides the system's.
-fn shown(prepared: &Prepared<'_>, read: &[PathBuf], write: &[PathBuf]) -> Vec<PathBuf> {
-    let here = std::env::current_dir().unwrap_or_default();
+fn shown(prepared: &Prepared<'_>, read: &[PathBuf], write: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let here = std::env::current_dir().map_err(|error| format!("sandbox: the working folder is not known: {error}"))?;
     let dir = prepared.dir.map_or_else(|| here.clone(), |dir| here.join(dir));
     let program = dir.join(located(prepared, &dir));
     let mut all: Vec<PathBuf> = files::programs(&program);
     all.extend(read.iter().chain(write).map(|path| here.join(path)));
     all.extend(pipe_socket(prepared).map(Path::to_owned));
     all.push(dir);
-    all
+    Ok(all)
 }
 
 fn pipe_socket<'a>(prepared: &Prepared<'a>) -> Option<&'a Path> {
@@ -215,7 +215,8 @@ fn located(prepared: &Prepared<'_>, dir: &Path) -> PathBuf {
         return dir.join(program);
     }
     let own = prepared.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| OsString::from(path));
-    let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    // Without PATH the system looks there, not in the working folder.
+    let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_else(|| "/bin:/usr/bin".into());
     let found = std::env::split_paths(&path).map(|folder| dir.join(folder).join(program)).find(|file| file.is_file());
     found.unwrap_or_else(|| program.to_owned())
 }

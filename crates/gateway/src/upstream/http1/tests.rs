@@ -34,9 +34,10 @@ fn framing_by_rfc_9112_6_3() {
 
 #[test]
 fn ambiguous_lengths_are_errors() {
-    use Malformed::{Coding, Length, LengthAndCoding, LengthsDiffer};
-    let ambiguous =
-        |text: &str| assert!(matches!(head(text), Err(Length | LengthsDiffer | LengthAndCoding | Coding)), "{text:?}");
+    use Malformed::{Coding, CodingTwice, Length, LengthAndCoding, LengthsDiffer};
+    let ambiguous = |text: &str| {
+        assert!(matches!(head(text), Err(Length | LengthsDiffer | LengthAndCoding | Coding | CodingTwice)), "{text:?}");
+    };
     ambiguous("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n");
     ambiguous("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n");
     ambiguous("HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\n");

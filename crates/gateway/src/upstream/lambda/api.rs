@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::invocation::{Functions, Handed, Invocation, InvokeError, Outcome};
+use crate::descriptors;
 use crate::upstream::Delivery;
 
 mod answers;
@@ -67,7 +68,8 @@ pub(crate) async fn serve(functions: &Functions, served: Served, listener: std::
                     connections.spawn_local(converse(Rc::clone(&api), stream, from));
                 }
                 Err(e) => {
-                    tracing::error!(service = %api.service.name(), instance = number, "the Runtime API cannot accept: {e}");
+                    let (service, hint) = (api.service.name(), descriptors::hint(&e));
+                    tracing::error!(%service, instance = number, "the Runtime API cannot accept: {e}{hint}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },

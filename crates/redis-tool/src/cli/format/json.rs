@@ -1,7 +1,7 @@
 //! Replies as JSON: always valid, whatever the reply.
 
-use pilotlight_resp::{DecodeErrorKind, Value};
 use pilotlight_resp::encode::double_text;
+use pilotlight_resp::{DecodeErrorKind, Value};
 
 use crate::words;
 
