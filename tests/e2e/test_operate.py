@@ -22,6 +22,19 @@ ADMIN = '[admin]\nsocket = "@FOLDER@/admin.sock"\n'
 FRESH = "h=cache-control:max-age=600"
 LAYERS = ("parse", "route", "cache", "queue", "start", "service", "body", "write")
 
+# A service that must be alone, over the pipe.
+ALONE = """
+import fcntl, os, signal, sys, time
+lock = open("alone.lock", "w")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit(7)
+import pilotlight
+pilotlight.serve(lambda request: (200, {"cache-control": "no-store"}, str(os.getpid())))
+time.sleep(0.2)
+"""
+
 
 class Unix(http.client.HTTPConnection):
     def __init__(self, path):
@@ -373,6 +386,32 @@ class Actions(Operated):
         answers = in_threads(4, load)
         restarting.join()
         self.assertEqual(set().union(*answers), {200})
+
+    def test_a_program_that_must_be_alone(self):
+        """It holds a lock until it has ended, which takes it a while, and a second one fails."""
+        env = {"PYTHONPATH": str(ROOT / "sdk" / "python")}
+        argv = [PYTHON, "-B", "-c", f"exec({ALONE!r})"]
+        gateway = self.operated(demo={"argv": argv, "restart": "stop-first", "dir": "@FOLDER@", "env": env})
+        self.assert_status(gateway.get("/"), 200)
+        seen, done = set(), threading.Event()
+
+        def load(_):
+            while not done.wait(THINK_TIME):
+                answer = gateway.get("/")
+                seen.add((answer.status, answer.body if answer.status == 200 else answer.body[:200]))
+
+        def restart():
+            for number in range(2, 5):
+                self.assertIn(f"restarted: instance {number}", self.cli(gateway, "restart", "demo"))
+            done.set()
+
+        restarting = threading.Thread(target=restart)
+        restarting.start()
+        in_threads(4, load)
+        restarting.join()
+        self.assertEqual({status for status, _ in seen}, {200}, seen)
+        self.assertEqual(len(seen), 4, "each instance answered")
+        self.assertEqual(self.service(gateway, "demo")["failed_starts"], 0)
 
     def test_a_service_that_cannot_start(self):
         gateway = self.operated(demo={"argv": ["/bin/sh", "-c", "exit 4"]})

@@ -94,8 +94,8 @@ pub use service::{GivenAway, Service};
 pub use service_id::ServiceId;
 pub use spec::{
     ContainerOptions, ContainerSource, ContainerSpec, EarlyRequests, ExpectedStatus, HealthCheck, HttpSocket,
-    ImageSpec, InheritEnv, MinInstances, OtherPort, Preload, PreloadAt, Program, Pull, ServiceSpec, Spare,
-    SupervisorOptions, Transport,
+    ImageSpec, InheritEnv, MinInstances, OtherPort, Preload, PreloadAt, Program, Pull, RestartOrder, ServiceSpec,
+    Spare, SupervisorOptions, Transport,
 };
 pub use start_times::{StartPhases, StartTimes};
 pub use status::{

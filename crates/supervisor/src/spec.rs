@@ -65,6 +65,8 @@ pub struct ServiceSpec {
     /// A Python program's instances are forked from a parent that has imported this, unless `isolation` asks for
     /// anything. Default `None`.
     pub preload: Option<Preload>,
+    /// In which order an instance is replaced. Default [`RestartOrder::StartFirst`].
+    pub restart: RestartOrder,
     /// What becomes of it if it listens elsewhere than on its `PORT`. Default [`OtherPort::Named`].
     pub other_port: OtherPort,
     /// Whether requests are given to an instance that does not accept yet. Default [`EarlyRequests::Given`].
@@ -251,6 +253,7 @@ impl ServiceSpec {
             inherit_env: None,
             transport,
             preload: None,
+            restart: RestartOrder::StartFirst,
             other_port: OtherPort::Named,
             early_requests: EarlyRequests::Given,
             min_instances: MinInstances::Zero,
@@ -295,6 +298,7 @@ impl ServiceSpec {
     #[must_use]
     pub fn needs_new_instances(&self, old: &Self) -> bool {
         let followed = Self {
+            restart: self.restart,
             other_port: self.other_port,
             early_requests: self.early_requests,
             min_instances: self.min_instances,
@@ -386,6 +390,22 @@ pub enum HttpSocket {
     /// On the loopback port in its environment variable `PORT`: the last resort. Readiness is found by connecting, and
     /// another program may take the port between its choice and the service's `bind`.
     Port,
+}
+
+/// In which order an instance is replaced: after a change of its settings, by hand, or because it has reached a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RestartOrder {
+    /// The new one starts, and when it is ready the old one ends: no request waits.
+    #[default]
+    StartFirst,
+    /// The old one ends, then the new one starts: for programs that must be alone. Requests wait meanwhile. No instance
+    /// of the service ever starts before another one has ended.
+    StopFirst,
+}
+
+impl RestartOrder {
+    /// Those that a configuration may name.
+    pub const NAMES: [(&'static str, Self); 2] = [("start-first", Self::StartFirst), ("stop-first", Self::StopFirst)];
 }
 
 /// What becomes of a service that listens elsewhere than on its `PORT`.

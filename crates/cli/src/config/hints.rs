@@ -121,7 +121,7 @@ const FOREIGN: &[Foreign] = &[
     ),
     foreign(
         Part::Service,
-        &["restart", "autostart", "autorestart", "respawn", "startsecs", "startretries"],
+        &["autostart", "autorestart", "respawn", "startsecs", "startretries"],
         "take it away: a service is started on its first request, and again after its end; min_instances = 1 starts it \
          with Pilotlight",
     ),

@@ -1,11 +1,13 @@
 //! The keys of a service that say how many instances it has, who waits for them, and when they are replaced.
 
-use pilotlight_supervisor::{QueueLimits, RecycleLimits, ServiceSpec, Spare, Transport};
+use pilotlight_supervisor::{QueueLimits, RecycleLimits, RestartOrder, ServiceSpec, Spare, Transport};
 
 use super::diagnostic::{Code, Diagnostic};
 use super::model::Config;
+use super::readers::word;
 use super::schema::Part;
 use super::section::{Section, a_number, a_size, a_time, or_none};
+use super::shown::shown;
 use super::value::HumanTime;
 
 /// `queue_max`: the default of `queue.max`.
@@ -23,6 +25,34 @@ pub(super) fn read(section: &Section<'_>, queue_max: usize, spec: &mut ServiceSp
     spec.queue.max = queue_max;
     queue(section, spec, found);
     check(section, spec, found);
+    restart(section, spec, found);
+}
+
+/// A program that must be alone has one instance, and nothing is tried beside it.
+fn restart(section: &Section<'_>, spec: &mut ServiceSpec, found: &mut Vec<Diagnostic>) {
+    let Some(field) = section.field("restart") else { return };
+    // As in units of systemd and in Compose.
+    if field.value.as_str().is_some_and(|text| ["always", "no", "on-failure", "unless-stopped"].contains(&text)) {
+        let message = format!("{} means nothing as `restart`", shown(field.value.as_str().unwrap_or_default()));
+        let help = "take it away: a service is started on its first request, and again after its end; min_instances = 1 \
+                    starts it with Pilotlight";
+        return found.push(Diagnostic::error(Code::BadValue, field.at, message).help(help));
+    }
+    spec.restart = word(&field, &RestartOrder::NAMES, found).unwrap_or_default();
+    if spec.restart == RestartOrder::StartFirst {
+        return;
+    }
+    let several = spec.max_instances > 1 || spec.spare != Spare::None;
+    let beside = [("max_instances", several), ("spare", several), ("releases", spec.releases.is_some())];
+    let other = beside.into_iter().filter(|(_, is_set)| *is_set).find_map(|(name, _)| section.field(name));
+    if let Some(other) = other {
+        let message = format!("`restart` says that one instance runs at a time, and `{}` runs several", other.key.name);
+        found.push(
+            Diagnostic::error(Code::Conflict, field.key_at, message)
+                .related(other.key_at, "that is")
+                .help("take one of the two away"),
+        );
+    }
 }
 
 fn queue(section: &Section<'_>, spec: &mut ServiceSpec, found: &mut Vec<Diagnostic>) {

@@ -14,7 +14,7 @@ use crate::policy::orders::{Orders, Situation, decide};
 use crate::policy::recycle::{LimitReached, Reached};
 use crate::policy::scale::{Load, Scale};
 use crate::queue::QueueView;
-use crate::spec::Transport;
+use crate::spec::{RestartOrder, Transport};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,6 +26,13 @@ struct Replaceable {
     limit: Option<LimitReached>,
     /// Its settings have changed.
     outdated: bool,
+}
+
+impl Replaceable {
+    fn reason(&self) -> String {
+        let asked = if self.outdated { "its settings have changed" } else { "a restart was asked for" };
+        self.limit.map_or(asked.to_owned(), |limit| limit.to_string())
+    }
 }
 
 impl Owner {
@@ -45,6 +52,9 @@ impl Owner {
         }
         if self.records[service].outdated {
             return; // until it is renewed
+        }
+        if self.awaits_end(service) {
+            return; // its end is the next time
         }
         let waiting = self.records[service].service.queue.look();
         if waiting.count > 0 {
@@ -95,9 +105,27 @@ impl Owner {
             service.waiting.count_refused_by_circuit(refused);
         }
         self.start_some(service, orders.start, worker, now);
-        if let Some(replaceable) = replaceable {
-            self.start_successor(service, &replaceable, now);
+        match (replaceable, self.records[service].spec.restart) {
+            (None, _) => {}
+            (Some(replaceable), RestartOrder::StartFirst) => self.start_successor(service, &replaceable, now),
+            (Some(replaceable), RestartOrder::StopFirst) => self.stop_first(service, &replaceable, now),
         }
+    }
+
+    /// Whether an instance has yet to end before another one may start.
+    fn awaits_end(&self, service: usize) -> bool {
+        let ends =
+            |instance: &InstanceRecord| matches!(instance.stage, Stage::Draining | Stage::Terminating | Stage::Killing);
+        self.records[service].spec.restart == RestartOrder::StopFirst
+            && self.instances.values().any(|instance| instance.service == service && ends(instance))
+    }
+
+    /// Ends an instance that must not run beside another one. When it has ended, its successor starts.
+    fn stop_first(&mut self, service: usize, replaceable: &Replaceable, now: Instant) {
+        let reason = replaceable.reason();
+        tracing::info!(service = %self.records[service].service.name(), instance = replaceable.number, "stops, then starts anew: {reason}");
+        self.records[service].start_asked = true;
+        self.drain(replaceable.id, AskedBy::Gateway, now);
     }
 
     fn start_some(&mut self, service: usize, count: u32, worker: usize, now: Instant) {
@@ -116,9 +144,8 @@ impl Owner {
     /// Starts the successor of one instance. No other instance is replaced before this successor is ready
     /// or has failed.
     fn start_successor(&mut self, service: usize, replaceable: &Replaceable, now: Instant) {
-        let Replaceable { id, number, limit, outdated } = replaceable;
-        let asked = if *outdated { "its settings have changed" } else { "a restart was asked for" };
-        let reason = limit.map_or(asked.to_owned(), |limit| limit.to_string());
+        let Replaceable { id, number, limit, .. } = replaceable;
+        let reason = replaceable.reason();
         tracing::info!(service = %self.records[service].service.name(), instance = number, "to be replaced: {reason}");
         let worker = *id as usize % self.workers.len();
         if self.start(service, worker, Some(*id), now) == Started::Yes

@@ -68,6 +68,12 @@ pub const SERVICE: &[Key] = &[
     key("freeze_after", A_TIME_OR_NONE, "\"30s\"", &["freeze", "suspend_after", "pause_after"]),
     key("drain_timeout", A_TIME, "\"30s\"", &["drain"]),
     key("stop_grace", A_TIME, "\"10s\"", &["stop_timeout", "kill_timeout", "grace_period", "stopwaitsecs"]),
+    key(
+        "restart",
+        "\"start-first\" or \"stop-first\"",
+        "\"stop-first\"",
+        &["restart_order", "update_order", "strategy"],
+    ),
     key("min_instances", "0 or 1", "0", &["min", "always_on"]),
     key(
         "max_instances",
