@@ -92,7 +92,7 @@ class Requests(CgiCase):
                 gateway = self.start(Gateway(BINARY, config(self.program(protocol), way)))
                 params = self.assert_json(gateway.get("/app/x/y?z"))["params"]
                 self.assertEqual((params["SCRIPT_NAME"], params["PATH_INFO"]), ("/app", "/x/y"))
-                self.assertEqual(params["REQUEST_URI"], "/x/y?z")
+                self.assertEqual(params["REQUEST_URI"], "/app/x/y?z")
 
     def test_variables_of_the_configuration_win(self):
         gateway = self.serve("fastcgi", cgi={"params": {"APP_ENV": "prod", "SERVER_SOFTWARE": "mine"}})

@@ -54,6 +54,11 @@ rewrite = "/new"
 path = "/blog"
 service = "web"
 rewrite = {{ pattern = "/blog/*/*.html", to = "/posts/{{2}}" }}
+[[routes]]
+path = "/below"
+service = "web"
+strip_prefix = true
+restore_prefix = true
 """
 
 
@@ -164,6 +169,19 @@ class Responses(RulesCase):
         target = make("Cache-Control: max-age=60", "Vary: X-Env")
         bodies = [self.gateway.get(target).body for _ in range(2)]
         self.assertEqual(*bodies)
+
+
+class Prefixes(RulesCase):
+    def test_what_was_cut_off_is_put_back(self):
+        """From the service and from memory, which has what the service has said."""
+        cookies = ["a=b; Path=/; HttpOnly", "__Host-c=d; Path=/"]
+        for location, expected in (("/login?x", "/below/login?x"), ("http://demo.test/a", "http://demo.test/below/a"),
+                                   ("https://other.example/a", "https://other.example/a"), ("next", "next")):  # fmt: skip
+            target = make(f"location:{location}", "cache-control:max-age=60", path="/below/make")
+            for _ in range(2):
+                self.assertEqual(self.gateway.get(target).get("location"), expected)
+        answer = self.gateway.get(make(*[f"set-cookie:{cookie}" for cookie in cookies], path="/below/make"))
+        self.assertEqual(answer.all("set-cookie"), ["a=b; Path=/below; HttpOnly", cookies[1]])
 
 
 class Rewrites(RulesCase):

@@ -216,6 +216,7 @@ impl Table {
             let pages = PageLevels { own, ..table.pages.clone() };
             let changes_responses = pages.intercept()
                 || spec.hsts.is_some()
+                || spec.restore_prefix
                 || changes.is_some_and(|changes| !changes.response_fields.is_empty());
             let gate = spec.admission.as_ref().and_then(|admission| Gate::new(admission, keys, &spec.label()));
             let auth = spec

@@ -37,8 +37,9 @@ const LEADS: [(&str, &str); 4] = [
     ("respond", "respond = STATUS"),
 ];
 /// Keys that say something of a service, or of what is kept of its answers.
-const OF_A_SERVICE: [&str; 9] = [
+const OF_A_SERVICE: [&str; 10] = [
     "strip_prefix",
+    "restore_prefix",
     "rewrite",
     "upgrades",
     "cache",
@@ -123,6 +124,11 @@ fn read<'a>(at: Span, table: &'a DeTable<'a>, pages: &mut Pages<'_>, found: &mut
     section.set("exact", Field::boolean, &mut route.exact, found);
     let mut at = path(&section, &mut route, found);
     section.set("strip_prefix", Field::boolean, &mut route.strip_prefix, found);
+    section.set("restore_prefix", Field::boolean, &mut route.restore_prefix, found);
+    if let (true, false, Some(field)) = (route.restore_prefix, route.strip_prefix, section.field("restore_prefix")) {
+        let message = "`restore_prefix` has no effect without `strip_prefix`";
+        found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("add strip_prefix = true"));
+    }
     if let (true, "/", Some(field)) = (route.strip_prefix, route.path.as_str(), section.field("strip_prefix")) {
         let message = "`strip_prefix` has no effect: the path is `/`";
         found.push(Diagnostic::warning(Code::NoEffect, field.key_at, message).help("take it away"));

@@ -92,6 +92,7 @@ pub const ROUTE: &[Key] = &[
         &["return", "redir", "redirect_to", "redirectregex", "location_redirect"],
     ),
     key("respond", "a number", "404", &["status", "reply", "abort", "error"]),
+    key("restore_prefix", TRUE_OR_FALSE, "true", &["proxy_redirect", "reverse_prefix", "proxy_pass_reverse"]),
     key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "uri_strip_prefix", "stripprefix"]),
     key("rewrite", "a path or a section", "\"/v1\"", &["replace_path", "rewrite_target", "add_prefix", "uri"]),
     key(

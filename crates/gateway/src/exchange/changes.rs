@@ -12,6 +12,8 @@ use crate::routes::{Route, host_of};
 use crate::target::{Hop, Origin, Scheme};
 use crate::template::Facts;
 
+mod prefix;
+
 /// A request that a route's rules look at.
 pub(super) struct Seen<'a> {
     pub(super) head: &'a Head,
@@ -46,6 +48,9 @@ impl<'a> Seen<'a> {
         if let Some(page) = route.pages.find(response.status, ErrorBy::Service).and_then(LoadedPage::text) {
             let (head, text) = ResponseHead::part(problem::own_page(page, response.status, self.request_id));
             (*response, *body) = replaced(response, (head, ResponseBody::full(text)));
+        }
+        if route.restore_prefix {
+            prefix::restore(&route.path, self.head.authority(), response.fields.map());
         }
         self.change_fields(route, response);
     }

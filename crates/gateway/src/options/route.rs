@@ -34,6 +34,8 @@ pub struct RouteSpec {
     pub to: RouteTo,
     /// Whether `path` is cut off the target before the service sees it.
     pub strip_prefix: bool,
+    /// Whether what was cut off is put back into `Location` and cookies of the service.
+    pub restore_prefix: bool,
     /// The protocols that a client and the service may switch to.
     pub upgrades: Upgrades,
     /// Whether and how answers are stored.
@@ -177,6 +179,7 @@ impl RouteSpec {
             body_size: RouteLimit::General,
             plain_http: PlainHttp::default(),
             hsts: None,
+            restore_prefix: false,
             internal_tls: false,
             changes: None,
             ambiguous_paths: AmbiguousPaths::default(),

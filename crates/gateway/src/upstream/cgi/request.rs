@@ -35,7 +35,7 @@ pub(super) fn encode(
     };
     of_request(outbound, &mut put);
     match outbound.script.as_deref() {
-        Some(script) => of_script(script, &mut put),
+        Some(script) => of_script(script, prefix(outbound), &mut put),
         None => of_program(outbound, &mut put),
     }
     for (name, value) in own {
@@ -66,7 +66,9 @@ fn of_request(outbound: &Outbound, put: &mut impl FnMut(&str, &[&[u8]])) {
     put("SERVER_SOFTWARE", &[SOFTWARE]);
     put("SERVER_PROTOCOL", &[outbound.protocol().as_bytes()]);
     put("REQUEST_METHOD", &[outbound.head.method.as_str().as_bytes()]);
-    put("REQUEST_URI", &[target.as_bytes()]);
+    // What the client has asked for (Apache, nginx): a program makes URLs of it.
+    let asked = if outbound.stripped.is_some() { outbound.head.target() } else { &*target };
+    put("REQUEST_URI", &[asked.as_bytes()]);
     put("QUERY_STRING", &[query.as_bytes()]);
     put("REQUEST_SCHEME", &[scheme.as_str().as_bytes()]);
     if scheme == Scheme::Https {
@@ -84,13 +86,18 @@ fn of_request(outbound: &Outbound, put: &mut impl FnMut(&str, &[&[u8]])) {
     put("REDIRECT_STATUS", &[b"200"]);
 }
 
+/// What was cut off the path that the client has asked for.
+fn prefix(outbound: &Outbound) -> &[u8] {
+    outbound.stripped.as_deref().unwrap_or("").as_bytes()
+}
+
 /// A script of a folder. Without path info there is no PATH_INFO: an empty one is what CVE-2019-11043 began with.
-fn of_script(script: &Script, put: &mut impl FnMut(&str, &[&[u8]])) {
+fn of_script(script: &Script, prefix: &[u8], put: &mut impl FnMut(&str, &[&[u8]])) {
     let (root, names, info) = (script.root.as_os_str().as_encoded_bytes(), script.names.as_bytes(), &script.path_info);
     put("DOCUMENT_ROOT", &[root]);
     put("SCRIPT_FILENAME", &[root, b"/", names]);
-    put("SCRIPT_NAME", &[b"/", names]);
-    put("DOCUMENT_URI", &[b"/", names, info.as_bytes()]);
+    put("SCRIPT_NAME", &[prefix, b"/", names]);
+    put("DOCUMENT_URI", &[prefix, b"/", names, info.as_bytes()]);
     if !info.is_empty() {
         put("PATH_INFO", &[info.as_bytes()]);
     }
@@ -101,7 +108,7 @@ fn of_program(outbound: &Outbound, put: &mut impl FnMut(&str, &[&[u8]])) {
     let target = outbound.target();
     let path = target.split_once('?').map_or(&*target, |(path, _)| path);
     let path: Vec<u8> = percent_decode_str(path).collect();
-    put("SCRIPT_NAME", &[outbound.stripped.as_deref().unwrap_or("").as_bytes()]);
+    put("SCRIPT_NAME", &[prefix(outbound)]);
     put("PATH_INFO", &[&path]);
 }
 
