@@ -5,6 +5,9 @@
 //! system calls, has no `openat2`, and on other systems, each name is opened by itself below the one before, and no
 //! symbolic link is followed at all.
 //!
+//! Links may lead to folders that the operator names. Where one leads is asked first; then the file is opened anew,
+//! below the folder that it is in, so that a change in between leads nowhere else.
+//!
 //! Nothing here waits: `O_NONBLOCK` opens a FIFO without a writer, and what is no regular file is closed again.
 
 use std::os::fd::OwnedFd;
@@ -26,6 +29,9 @@ pub(crate) struct Root {
     folder: OwnedFd,
     way: Way,
     path: PathBuf,
+    /// Folders that links may lead to, without links themselves.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "no link is followed there"))]
+    links: Vec<PathBuf>,
 }
 
 /// How files below a folder are opened.
@@ -47,10 +53,12 @@ pub(crate) enum Opened {
 }
 
 impl Root {
-    pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
-        let folder = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    /// `links`: folders that symbolic links below it may lead to. Those that are not there lead nowhere.
+    pub(crate) fn open(path: &Path, links: &[PathBuf]) -> Result<Self, Errno> {
+        let folder = folder(path)?;
         let way = Way::of(&folder);
-        Ok(Self { folder, way, path: path.to_owned() })
+        let links = links.iter().filter_map(|link| link.canonicalize().ok()).collect();
+        Ok(Self { folder, way, path: path.to_owned(), links })
     }
 
     /// The same by a way that may not be the best one.
@@ -66,7 +74,10 @@ impl Root {
     pub(crate) fn get(&self, names: &str) -> Result<Opened, Errno> {
         let file = match self.way {
             #[cfg(target_os = "linux")]
-            Way::Beneath => self.beneath(names),
+            Way::Beneath => match self.beneath(names) {
+                Err(Errno::XDEV) if !self.links.is_empty() => self.by_link(names),
+                done => done,
+            },
             Way::NameByName => self.name_by_name(names),
         };
         let file = file.map_err(|e| match e {
@@ -105,6 +116,20 @@ impl Root {
         }
     }
 
+    /// Opens what is behind a link that leaves the folder, if it is in a folder that links may lead to.
+    #[cfg(target_os = "linux")]
+    fn by_link(&self, names: &str) -> Result<OwnedFd, Errno> {
+        use std::os::fd::AsRawFd as _;
+
+        let there = openat(&self.folder, names, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", there.as_raw_fd()));
+        let path = path.map_err(|_| Errno::NOENT)?;
+        let below = self.links.iter().find_map(|link| Some((link, path.strip_prefix(link).ok()?)));
+        let (link, below) = below.ok_or(Errno::NOENT)?;
+        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+        beneath(&folder(link)?, below)
+    }
+
     fn name_by_name(&self, names: &str) -> Result<OwnedFd, Errno> {
         let flags = READ | OFlags::NOFOLLOW;
         let Some((folders, last)) = names.rsplit_once('/') else {
@@ -117,6 +142,10 @@ impl Root {
         }
         openat(at.as_ref().unwrap_or(&self.folder), last, flags, Mode::empty())
     }
+}
+
+fn folder(path: &Path) -> Result<OwnedFd, Errno> {
+    open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 impl Way {
@@ -132,7 +161,7 @@ impl Way {
 }
 
 #[cfg(target_os = "linux")]
-fn beneath(folder: &OwnedFd, names: &str) -> Result<OwnedFd, Errno> {
+fn beneath(folder: &OwnedFd, names: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
     use rustix::fs::{ResolveFlags, openat2};
 
     openat2(folder, names, READ, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
@@ -164,7 +193,7 @@ mod tests {
 
     #[track_caller]
     fn check(root: &Path, way: Way, names: &str, expected: &Is) {
-        let is = match Root::open(root).unwrap().by(way).get(names) {
+        let is = match Root::open(root, &[]).unwrap().by(way).get(names) {
             Ok(Opened::File(..)) => Is::File,
             Ok(Opened::Folder(_)) => Is::Folder,
             Err(Errno::NOENT) => Is::Nothing,
@@ -203,6 +232,35 @@ mod tests {
         }
     }
 
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn links_lead_to_folders_that_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, data, other) = (folder.path().join("root"), folder.path().join("data"), folder.path().join("other"));
+        for path in [&root, &data.join("conf"), &other] {
+            fs::create_dir_all(path).unwrap();
+        }
+        fs::write(data.join("conf/a.css"), "a").unwrap();
+        fs::write(other.join("secret"), "x").unwrap();
+        symlink(data.join("conf"), root.join("conf")).unwrap();
+        symlink(data.join("conf/a.css"), root.join("a.css")).unwrap();
+        symlink("../other", data.join("conf/up")).unwrap();
+        symlink(&other, root.join("other")).unwrap();
+        symlink("/proc/self/root", root.join("magic")).unwrap();
+        let by_link = folder.path().join("by-link");
+        symlink(&data, &by_link).unwrap();
+        for links in [vec![data.clone(), folder.path().join("missing")], vec![by_link]] {
+            let root = Root::open(&root, &links).unwrap();
+            assert!(matches!(root.get("conf/a.css"), Ok(Opened::File(..))));
+            assert!(matches!(root.get("a.css"), Ok(Opened::File(..))));
+            assert!(matches!(root.get("conf"), Ok(Opened::Folder(_))));
+            for names in ["other/secret", "conf/up/secret", "conf/../../other/secret", "magic/etc/passwd", "conf/no"] {
+                assert!(matches!(root.get(names), Err(Errno::NOENT)), "{names}");
+            }
+        }
+        assert!(matches!(Root::open(&root, &[]).unwrap().get("conf/a.css"), Err(Errno::NOENT)));
+    }
+
     /// Ends the other thread however the test ends.
     struct End<'a>(&'a AtomicBool);
 
@@ -222,7 +280,7 @@ mod tests {
         fs::write(folder.path().join("file"), "outside").unwrap();
         symlink("..", root.join("link")).unwrap();
         for way in ways() {
-            let opened = Root::open(&root).unwrap().by(way);
+            let opened = Root::open(&root, &[]).unwrap().by(way);
             let done = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| {

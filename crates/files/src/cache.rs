@@ -130,7 +130,7 @@ impl Folder {
         {
             return Ok(Rc::clone(root));
         }
-        let root = Rc::new(Root::open(Path::new(&self.options.root))?);
+        let root = Rc::new(Root::open(Path::new(&self.options.root), &self.options.links)?);
         self.root = Some((Rc::clone(&root), now));
         Ok(root)
     }

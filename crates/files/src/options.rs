@@ -9,6 +9,8 @@ use http::HeaderValue;
 pub struct FilesOptions {
     /// The folder. It may be a symbolic link, which is followed anew every second.
     pub root: PathBuf,
+    /// Folders outside of it that symbolic links in it may lead to.
+    pub links: Vec<PathBuf>,
     /// The file that answers for a folder, if it is there.
     pub index: Option<String>,
     /// The file below `root` that answers navigations to what is not there: for applications of a single page.
@@ -22,6 +24,8 @@ pub struct FilesOptions {
 }
 
 impl FilesOptions {
+    /// Most folders of `links`.
+    pub const MAX_LINKS: usize = 64;
     /// Most rules of `cache_control`, and of `types`.
     pub const MAX_RULES: usize = 64;
 
@@ -30,6 +34,7 @@ impl FilesOptions {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
+            links: Vec::new(),
             index: Some("index.html".to_owned()),
             fallback: None,
             listing: Listing::Off,

@@ -88,7 +88,7 @@ mod tests {
         keep_private([by_link.join("state/authority"), root.join("key.pem"), root.join("state/acme"), PathBuf::new()]);
         fs::create_dir(root.join("state/acme")).unwrap();
         fs::write(root.join("state/acme/account"), "secret").unwrap();
-        for root in [Root::open(&root).unwrap(), Root::open(&by_link).unwrap()] {
+        for root in [Root::open(&root, &[]).unwrap(), Root::open(&by_link, &[]).unwrap()] {
             for names in [
                 "state/authority",
                 "state/authority/root.key",
@@ -103,7 +103,7 @@ mod tests {
             assert!(matches!(root.get("state"), Ok(Opened::Folder(_))));
         }
         // A folder of a route that is private itself.
-        let below = Root::open(&root.join("state/authority")).unwrap();
+        let below = Root::open(&root.join("state/authority"), &[]).unwrap();
         assert_eq!(below.get("root.key").err(), Some(Errno::NOENT));
     }
 }

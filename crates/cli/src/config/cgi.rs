@@ -15,7 +15,7 @@ use super::shown::shown;
 use super::value::Rejected;
 
 /// Keys of `cgi` that mean something for a folder of scripts only.
-const OF_SCRIPTS: [&str; 4] = ["index", "suffix", "fallback", "run"];
+const OF_SCRIPTS: [&str; 5] = ["links", "index", "suffix", "fallback", "run"];
 
 /// What is read of `cgi`.
 pub(super) struct Cgi {
@@ -33,7 +33,8 @@ pub(super) fn read(section: &Section<'_>, dir: &Path, found: &mut Vec<Diagnostic
         Some((root, at)) => {
             let root = joined(dir, &root);
             folders.push((root.clone(), at));
-            options.scripts = Some(scripts(&section, root, found));
+            let links = files::links(&section, dir, found);
+            options.scripts = Some(scripts(&section, root, links, found));
         }
         None => without_root(&section, found),
     }
@@ -58,8 +59,10 @@ fn without_root(section: &Section<'_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn scripts(section: &Section<'_>, root: PathBuf, found: &mut Vec<Diagnostic>) -> ScriptOptions {
+fn scripts(section: &Section<'_>, root: PathBuf, links: Vec<PathBuf>, found: &mut Vec<Diagnostic>) -> ScriptOptions {
     let mut scripts = ScriptOptions::new(root);
+    let files = FilesOptions { links, ..(*scripts.files).clone() };
+    scripts.files = Arc::new(files);
     section.set("suffix", suffix, &mut scripts.suffix, found);
     section.set("fallback", |field| files::path(field).map(Some), &mut scripts.fallback, found);
     if let Some(field) = section.field("index") {

@@ -30,6 +30,7 @@ pub(super) fn read(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>
     };
     let root = noted(self::root(&root), found).map(|root| joined(folder, root));
     let mut options = FilesOptions::new(root.clone().unwrap_or_default());
+    options.links = links(&section, folder, found);
     section.set("index", index, &mut options.index, found);
     section.set("fallback", |field| path(field).map(Some), &mut options.fallback, found);
     let listing = |field: &Field<'_>| field.boolean().map(|on| if on { Listing::On } else { Listing::Off });
@@ -40,6 +41,25 @@ pub(super) fn read(field: &Field<'_>, folder: &Path, found: &mut Vec<Diagnostic>
     let types = rules("types", Value { is_valid: is_media_type, example: "text/plain; charset=utf-8" });
     (options.cache_control, options.types) = (cache_control, types);
     root.map(|_| options)
+}
+
+/// The folders that symbolic links may lead to, relative to `folder`.
+pub(super) fn links(section: &Section<'_>, folder: &Path, found: &mut Vec<Diagnostic>) -> Vec<PathBuf> {
+    let Some(field) = section.field("links") else { return Vec::new() };
+    let Some(list) = field.value.as_array() else {
+        found.push(field.wrong_type());
+        return Vec::new();
+    };
+    if list.len() > FilesOptions::MAX_LINKS {
+        let message = format!("`links` has {} folders; at most {} are allowed", list.len(), FilesOptions::MAX_LINKS);
+        found.push(Diagnostic::error(Code::OutOfRange, field.at.clone(), message));
+        return Vec::new();
+    }
+    let read = list.iter().filter_map(|item| {
+        let item = Field { key_at: field.key_at.clone(), at: item.span(), value: item.get_ref(), ..field.clone() };
+        noted(root(&item), found).map(|root| joined(folder, root))
+    });
+    read.collect()
 }
 
 pub(super) fn root<'a>(field: &Field<'a>) -> Result<&'a str, Diagnostic> {

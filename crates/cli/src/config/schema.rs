@@ -92,8 +92,8 @@ pub const ROUTE: &[Key] = &[
         &["return", "redir", "redirect_to", "redirectregex", "location_redirect"],
     ),
     key("respond", "a number", "404", &["status", "reply", "abort", "error"]),
-    key("restore_prefix", TRUE_OR_FALSE, "true", &["proxy_redirect", "reverse_prefix", "proxy_pass_reverse"]),
     key("strip_prefix", TRUE_OR_FALSE, "false", &["strip", "strip_path", "uri_strip_prefix", "stripprefix"]),
+    key("restore_prefix", TRUE_OR_FALSE, "true", &["proxy_redirect", "reverse_prefix", "proxy_pass_reverse"]),
     key("rewrite", "a path or a section", "\"/v1\"", &["replace_path", "rewrite_target", "add_prefix", "uri"]),
     key(
         "https",
@@ -179,6 +179,7 @@ pub const ROUTE_REWRITE: &[Key] = &[
 /// The keys of `[routes.files]`.
 pub const ROUTE_FILES: &[Key] = &[
     key("root", "a folder", "\"dist\"", &["path", "dir", "folder", "directory"]),
+    key("links", "a list of strings", "[\"/var/lib/dokuwiki\"]", &["symlinks", "follow_symlinks", "disable_symlinks"]),
     key("index", "the name of a file, or false", "\"index.html\"", &["index_file", "default"]),
     key("fallback", "the path of a file", "\"index.html\"", &["try_files", "spa", "not_found"]),
     key("listing", TRUE_OR_FALSE, "true", &["autoindex", "browse", "list"]),

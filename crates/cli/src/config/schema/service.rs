@@ -139,6 +139,7 @@ pub const CONTAINERS: &[Key] = &[
 /// The keys of `[services.NAME.cgi]`.
 pub const SERVICE_CGI: &[Key] = &[
     key("root", "a folder", "\"public\"", &["document_root", "docroot", "webroot", "folder"]),
+    key("links", "a list of strings", "[\"/var/lib/dokuwiki\"]", &["symlinks", "follow_symlinks", "disable_symlinks"]),
     key(
         "index",
         "the name of a file, or a list of names",

@@ -1,5 +1,5 @@
-//! A prefix that `strip_prefix` has cut off, put back into what a service says of paths: where a client is to go next, and
-//! for which paths a cookie is.
+//! A prefix that `strip_prefix` has cut off, put back into what a service says of paths: where a client is to go next,
+//! and for which paths a cookie is.
 
 use http::HeaderValue;
 use http::header::{CONTENT_LOCATION, HeaderMap, HeaderName, LOCATION, SET_COOKIE};
