@@ -1,11 +1,17 @@
 """The order of the end-to-end tests: those that take longest first, so that none is left when the others are done."""
 
 import compileall
+import signal
 import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))
+
+# A shell has programs that it starts in the background ignore Ctrl-C. So would gateways that tests start, and tests that
+# press it would wait in vain. A program that is executed has no handlers of who started it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Services start some hundred times. Those that write no bytecode (`-B`, PYTHONDONTWRITEBYTECODE) would compile the SDK
 # each time, which is half of their start.

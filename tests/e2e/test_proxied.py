@@ -46,6 +46,20 @@ class ProxyProtocol(AccessCase):
             fields = dict((name.lower(), value) for name, value in json.loads(client.answer().body)["fields"])
             return fields["x-forwarded-for"], fields["forwarded"].partition(";")[0]
 
+    def test_who_floods_again_and_again_is_not_let_in_for_a_while(self):
+        gateway = self.gateway()
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\4" + bytes(5)
+        for _ in range(8):
+            with connect(gateway) as client:
+                client.send(line() + preface + (b"\0\0\x08\6\0" + bytes(12)) * 3_000)
+                while not client.ended():
+                    client.read(1)
+        with connect(gateway) as client:
+            client.send(line() + GET)
+            self.assertTrue(client.ended())
+        self.assert_says(gateway, "new connections from there are closed at once")
+        self.assertEqual(self.seen(gateway, line("192.0.2.8"))[0], "192.0.2.8")
+
     def test_the_client_is_who_the_header_says(self):
         gateway = self.gateway()
         address = socket.inet_pton(socket.AF_INET6, "2001:db8::7")

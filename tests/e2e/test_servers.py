@@ -127,9 +127,10 @@ class ServersCase(TestCase):
         return self.start(Gateway(BINARY, config(service(url=urls, **settings), route(), ADMIN)))
 
     def reload(self, gateway, text):
-        (gateway.folder / "pilotlight.toml").write_text(text)
+        (gateway.folder / "pilotlight.toml").write_text(text.replace("@FOLDER@", str(gateway.folder)))
         command = [str(BINARY), "reload", "--socket", str(gateway.folder / "admin.sock")]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def names(self, gateway, count, target="/", **fields):
         """Who answered, and how often."""

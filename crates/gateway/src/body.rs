@@ -47,6 +47,11 @@ pub(crate) enum ResponseBody {
 }
 
 impl ResponseBody {
+    /// Whether all of it is here, so that whoever made it has nothing more to do.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self, Self::Empty | Self::Full(_))
+    }
+
     pub(crate) fn full(data: Bytes) -> Self {
         if data.is_empty() { Self::Empty } else { Self::Full(data) }
     }

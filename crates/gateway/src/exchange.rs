@@ -392,7 +392,7 @@ impl Waiting {
             }
         }
         response.closes |= connection != Connection::Keep || worker.is_leaving();
-        response.closes |= !is_ours && !record.has_received_all(); // RFC 9112 §9.6: the rest is not read for ever
+        response.closes |= !is_ours && body.is_here() && !record.has_received_all(); // RFC 9112 §9.6: nobody reads the rest
         (response, Outgoing::new(body, deadline, self.guard))
     }
 

@@ -1,5 +1,7 @@
 //! Addresses whose connections were ended for a flood of frames. What one connection costs until it is ended is
 //! bounded; opened again and again they would cost without an end.
+//!
+//! Addresses of this machine are spared, and those of proxies that are trusted: others stand behind them.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Mutex;
@@ -33,6 +35,9 @@ pub(crate) struct Floods {
 impl Floods {
     /// A connection from there was ended. Returns whether the next ones will be closed from now on.
     pub(crate) fn came(&self, address: IpAddr, now: Instant) -> bool {
+        if address.is_loopback() {
+            return false;
+        }
         let Ok(mut list) = self.list.lock() else { return false };
         list.retain(|flooder| now.duration_since(flooder.since) < WINDOW);
         let network = network(address);
@@ -97,6 +102,15 @@ mod tests {
         assert!(!floods.refuses(|| None, || now), "a Unix socket");
         assert!(!refuses("192.0.2.1", now + WINDOW));
         assert!(!floods.any.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn this_machine_is_spared() {
+        let (floods, now) = (Floods::default(), Instant::now());
+        for _ in 0..2 * MAX_FLOODS {
+            assert!(!floods.came(ip("127.0.0.1"), now));
+        }
+        assert!(!floods.refuses(|| Some(ip("127.0.0.1")), || now));
     }
 
     #[test]

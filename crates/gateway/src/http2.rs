@@ -206,8 +206,10 @@ impl Connection {
             Err(Ended::Flood(flood)) => {
                 let peer = &self.session.peer;
                 tracing::warn!(peer = %peer, "a client's connection is ended: {flood}");
-                let floods = &self.session.worker.common.floods;
-                if peer.address().is_some_and(|address| floods.came(address, Instant::now())) {
+                let Session { worker, settings, .. } = &*self.session;
+                let is_proxy = settings.trust_forwarded.believes(peer.address());
+                let came = |address| worker.common.floods.came(address, Instant::now());
+                if !is_proxy && peer.address().is_some_and(came) {
                     tracing::warn!(peer = %peer, "new connections from there are closed at once for some seconds");
                 }
                 self.session.h2.borrow_mut().end(ErrorCode::ENHANCE_YOUR_CALM);
