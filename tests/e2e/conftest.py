@@ -8,8 +8,8 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))
 
-# A shell has programs that it starts in the background ignore Ctrl-C. So would gateways that tests start, and tests that
-# press it would wait in vain. A program that is executed has no handlers of who started it.
+# A shell has programs that it starts in the background ignore Ctrl-C. So would gateways that tests start, and tests
+# that press it would wait in vain. A program that is executed has no handlers of who started it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -175,8 +175,10 @@ class Prefixes(RulesCase):
     def test_what_was_cut_off_is_put_back(self):
         """From the service and from memory, which has what the service has said."""
         cookies = ["a=b; Path=/; HttpOnly", "__Host-c=d; Path=/"]
-        for location, expected in (("/login?x", "/below/login?x"), ("http://demo.test/a", "http://demo.test/below/a"),
-                                   ("https://other.example/a", "https://other.example/a"), ("next", "next")):  # fmt: skip
+        for location, expected in (
+            ("/login?x", "/below/login?x"), ("http://demo.test/a", "http://demo.test/below/a"), ("next", "next"),
+            ("https://other.example/a", "https://other.example/a"),
+        ):  # fmt: skip
             target = make(f"location:{location}", "cache-control:max-age=60", path="/below/make")
             for _ in range(2):
                 self.assertEqual(self.gateway.get(target).get("location"), expected)

@@ -180,8 +180,14 @@ impl Client {
         stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
         let body = body.map(Value::to_string).unwrap_or_default();
         let length = body.len();
-        write!(stream, "{method} {target} HTTP/1.1\r\nhost: pilotlight\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
-            .map_err(failed)?;
+        let text = format!(
+            "{method} {target} HTTP/1.1\r\nhost: pilotlight\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        match stream.write_all(text.as_bytes()) {
+            // It has answered before it has read all, and the answer says why.
+            Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => {}
+            written => written.map_err(failed)?,
+        }
         let mut stream = BufReader::new(stream);
         let (status, framing) = head(&mut stream).map_err(failed)?;
         let mut body = Body { stream, framing, left: 0 };
