@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -324,6 +325,9 @@ def main():
     if options.list:
         print("\n".join(suite.name for suite in chosen_suites(options)))
         return 0
+    # What a shell starts in the background ignores Ctrl-C, and so would all that tests start and press it for.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     begin = time.monotonic()
     RESULTS.mkdir(parents=True, exist_ok=True)
     print(f"=== {'building' if options.no_setup else 'installing and building'}", flush=True)

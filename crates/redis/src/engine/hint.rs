@@ -6,8 +6,8 @@ use crate::error::table::About;
 use crate::error::{Advice, Error};
 use crate::proto::handshake::ServerMode;
 
-const CLUSTER: &str = "the server is a node of a cluster: connect with redis+cluster://, or Config::cluster";
-const SENTINEL: &str = "the server is a Sentinel: connect with redis+sentinel://…/master-name, or Config::sentinel";
+const CLUSTER: &str = "the server is a node of a cluster: connect with redis+cluster://";
+const SENTINEL: &str = "the server is a Sentinel: connect with redis+sentinel://…/master-name";
 
 /// Returns the hint for an error that a lane's server answered with.
 #[cold]
