@@ -41,9 +41,20 @@ impl<'a> CacheKey<'a> {
     #[inline]
     pub(crate) fn of_url(control: Option<&RouteControl>, url: RequestUrl<'a>) -> Self {
         let RequestUrl { origin, target } = url;
-        let keyed = keyed(control, target);
-        let extra = if is_normal(target) { String::new() } else { format!("\n{target}") };
-        Self { scheme: origin.scheme, authority: key_authority(origin), target: keyed, extra }
+        if !is_normal(target) {
+            let (target, extra) = (keyed(control, target), format!("\n{target}"));
+            return Self { scheme: origin.scheme, authority: key_authority(origin), target, extra };
+        }
+        let target = control.map_or(Cow::Borrowed(target), |control| control.key.target(target));
+        Self { target, ..Self::of_normal_url(url) }
+    }
+
+    /// The same of a target in normal form, by no rules.
+    #[inline]
+    pub(crate) fn of_normal_url(url: RequestUrl<'a>) -> Self {
+        let RequestUrl { origin, target } = url;
+        let authority = key_authority(origin);
+        Self { scheme: origin.scheme, authority, target: Cow::Borrowed(target), extra: String::new() }
     }
 
     pub(crate) fn as_key(&self) -> Key<'_> {

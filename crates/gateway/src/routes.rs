@@ -384,14 +384,19 @@ impl Table {
     /// The route for `authority` (as in the request, with or without a port) and `path` (without the query), of those
     /// without conditions.
     pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Route>> {
-        let path = normalized(path);
+        self.find_normal(authority, &normalized(path))
+    }
+
+    /// The same for a path that is in normal form.
+    #[inline]
+    pub(crate) fn find_normal(&self, authority: &str, path: &str) -> Option<&Arc<Route>> {
         if self.hosts.has_names() {
             let host = host_of(authority).to_ascii_lowercase();
-            if let Some(index) = self.hosts.find_named(&host, |paths| paths.find(&path)) {
+            if let Some(index) = self.hosts.find_named(&host, |paths| paths.find(path)) {
                 return self.routes.get(index);
             }
         }
-        self.hosts.of_any().find(&path).and_then(|index| self.routes.get(index))
+        self.hosts.of_any().find(path).and_then(|index| self.routes.get(index))
     }
 }
 

@@ -27,6 +27,7 @@ use crate::head::put_fields;
 use crate::lookup::{self, CacheRequest};
 use crate::metrics::Verdict;
 use crate::options::{PlainHttp, RouteCache, Settings};
+use crate::path::is_normal;
 use crate::peer_address::PeerAddress;
 use crate::routes::{Route, Table};
 use crate::target::{Origin, RequestUrl, Scheme};
@@ -165,8 +166,8 @@ impl<F: ReadFields> ConditionFields for Lines<F> {
     }
 }
 
-/// What memory has for a plain GET, by its head alone; `None` where more of it counts than its target and what stored
-/// responses vary on.
+/// What memory has for a plain GET whose target is in normal form ([`route_of`]), by its head alone; `None` where more
+/// of it counts than its target and what stored responses vary on.
 #[inline]
 pub(crate) fn peek(
     worker: &Worker,
@@ -184,7 +185,7 @@ pub(crate) fn peek(
         return None;
     }
     let RouteCache::On { .. } = route.cache else { return None };
-    let key = CacheKey::of_url(None, url);
+    let key = CacheKey::of_normal_url(url);
     cache.lookup_plain(&key.as_key(), &Unread::new(fields, route), now)
 }
 
@@ -302,11 +303,12 @@ pub(crate) fn route_of<'a>(
         Some(at) => (&target[..at], Some(&target[at + 1..])),
         None => (target, None),
     };
-    if table.may_be_ambiguous(path) {
-        return None; // the exchange says whether it is refused
+    // Another spelling has another key, and the exchange says whether an ambiguous one is refused.
+    if !is_normal(target) || table.may_be_ambiguous(path) {
+        return None;
     }
     if !table.has_conditions() {
-        return table.find(authority, path);
+        return table.find_normal(authority, path);
     }
     let port = peer.listener_port();
     let fields = Lines(fields);
