@@ -111,6 +111,7 @@ class Pipe:
     silent      answers on own connections with half an answer, and then nothing
     once        a single own connection (max_own = 1), closed after each exchange
     own         as it should be, with a single own connection; ignores MORE while it has one
+    interims    answers on own connections with as many interim responses as the path says first
     lengths     answers abc with the content-length that is the path
     deadline    takes 1 s to start, then answers with the deadline_ms that it was told
     tells       answers with what came: `shared` and the body, or `own` and the names and payloads of the frames behind REQUEST
@@ -183,7 +184,13 @@ class Pipe:
             if frame.name in ("DATA", "TRAILERS") and frame.payload:
                 body.append(frame.payload)
                 told.append(b"%b %b" % (frame.name.encode(), frame.payload))
-            if self.mode == "tells" and frame.end:
+            if frame.name == "REQUEST" and self.mode == "interims":
+                interims = int(frame.payload[8:].split(b"\0")[3][1:])
+            if frame.end and self.mode == "interims":
+                interim = pipe1.encode(pipe1.Frame(pipe1.TYPES["INFO"], 0, frame.exchange, self.response(status=103)))
+                sock.sendall(interim * interims)
+                self.put(sock, "RESPONSE", pipe1.END, frame.exchange, self.response(body=b"final"))
+            elif self.mode == "tells" and frame.end:
                 self.put(sock, "RESPONSE", pipe1.END, frame.exchange, self.response(body=b", ".join(told)))
                 told = [b"own"]
             elif frame.name in ("REQUEST", "DATA") and frame.end and self.mode == "pieces":

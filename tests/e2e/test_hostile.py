@@ -185,6 +185,14 @@ class Services(Scripted):
         self.assertIn("sent more than 1000 interim responses", problem["detail"])
         self.assertEqual(gateway.get("/").body, b"mine")
 
+    def test_endless_interim_answers_over_the_pipe_are_an_error(self):
+        gateway = self.start(Gateway(BINARY, config(service("demo", PIPE, env={"MODE": "interims"}), route())))
+        asked = lambda count: gateway.request("POST", f"/{count}", body=b"x" * 100_000)  # noqa: E731
+        self.assertEqual(asked(1000).body, b"final")
+        problem = self.assert_problem(asked(1001), 502)
+        self.assertIn("sent more than 1000 interim responses", problem["detail"])
+        self.assertEqual(asked(3).body, b"final")
+
     def test_an_answer_before_the_end_of_the_body_says_that_the_connection_ends(self):
         """RFC 9112 §9.6: nobody reads the rest, so the client must not send its next request behind it."""
 

@@ -138,10 +138,7 @@ impl Awaited for Exchange {
                     Ok(Some(mut head))
                         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS =>
                     {
-                        self.0.interims.came(service)?;
-                        if let Some(client) = &outbound.interim {
-                            client.send_interim(head.status, head.fields.map());
-                        }
+                        self.0.interims.pass_on(service, outbound, head.status, head.fields.map())?;
                         if self.0.interims.is_time_to_yield() {
                             cx.waker().wake_by_ref();
                             return Poll::Pending;

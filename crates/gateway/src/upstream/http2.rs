@@ -188,10 +188,7 @@ impl Awaited for Exchange {
         self.upload.poll(cx).map_err(SendError::Client)?;
         // RFC 9110 §15.2: interim responses come before the final one.
         while let Poll::Ready(Some(Ok(interim))) = self.response.poll_informational(cx) {
-            self.interims.came(&pool.service)?;
-            if let Some(client) = &outbound.interim {
-                client.send_interim(interim.status(), interim.headers());
-            }
+            self.interims.pass_on(&pool.service, outbound, interim.status(), interim.headers())?;
             if self.interims.is_time_to_yield() {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

@@ -1,7 +1,10 @@
 //! Interim responses of a service to one request (RFC 9110 §15.2), counted: they cost it nothing to send, and the
 //! worker that reads them serves others as well.
 
+use http::{HeaderMap, StatusCode};
+
 use super::UpstreamError;
+use crate::outbound::Outbound;
 
 /// Interim responses to one request; with one more the exchange has failed. A service that says each ten seconds that
 /// it is still at work may take nearly three hours.
@@ -14,13 +17,20 @@ const PER_TURN: u32 = 16;
 pub(super) struct Interims(u32);
 
 impl Interims {
-    /// One more came.
+    /// One more came. The client gets it, if it takes any.
     ///
     /// # Errors
     /// It is one too many.
-    pub(super) fn came(&mut self, service: &str) -> Result<(), UpstreamError> {
+    pub(super) fn pass_on(
+        &mut self,
+        service: &str,
+        outbound: &Outbound,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Result<(), UpstreamError> {
         self.0 += 1;
         if self.0 <= MAX_INTERIMS {
+            outbound.interim.iter().for_each(|client| client.send_interim(status, headers));
             return Ok(());
         }
         let what = format!("sent more than {MAX_INTERIMS} interim responses (1xx) to one request");

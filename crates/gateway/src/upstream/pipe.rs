@@ -17,6 +17,7 @@ use pilotlight_pipe::reset::{Reset, ResetCode};
 use pilotlight_pipe::session::{AnswerPart, Part, ProtocolError};
 
 use super::first_byte::FirstByte;
+use super::interims::Interims;
 use super::one_try::Try;
 use super::{BodyLeft, Delivery, Failed, SendError, ServiceResponse, UpstreamError, closed};
 use crate::outbound::Outbound;
@@ -230,7 +231,7 @@ async fn read_head(
     first_byte: &FirstByte,
 ) -> Result<Reply, (SendError, BodyLeft)> {
     let service = &peer.service;
-    let mut stream = CancelOnDrop(Some(stream));
+    let (mut stream, mut interims) = (CancelOnDrop(Some(stream)), Interims::default());
     loop {
         let part = poll_fn(|cx| match stream.poll_part(cx) {
             Poll::Ready(part) => Poll::Ready(Some(part)),
@@ -250,17 +251,15 @@ async fn read_head(
             Some(Err(error)) => return Err(stream.failed(service, error)),
         };
         match part {
-            AnswerPart::Info => match decode_info(payload) {
-                Ok((status, headers)) => {
-                    if let Some(client) = &outbound.interim {
-                        client.send_interim(status, &headers);
-                    }
+            AnswerPart::Info => {
+                let info = decode_info(payload).map_err(|e| stream.failed(service, StreamError::Protocol(e.into())));
+                let (status, headers) = info?;
+                let passed = interims.pass_on(service, outbound, status, &headers);
+                passed.map_err(|error| (error.into(), BodyLeft::Spent))?;
+                if interims.is_time_to_yield() {
+                    tokio::task::yield_now().await;
                 }
-                Err(e) => {
-                    let error = ProtocolError::from(e);
-                    return Err(stream.failed(service, StreamError::Protocol(error)));
-                }
-            },
+            }
             AnswerPart::Response(part) => {
                 let (status, mut headers, first) = match decode_response(payload) {
                     Ok(head) => head,
