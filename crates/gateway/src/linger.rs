@@ -45,3 +45,33 @@ pub(crate) async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin, reas
     // Whatever goes wrong here, the connection is closed next.
     let _ = timeout(MAX_LINGER, closing).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is taken of a client that never stops sending.
+    fn taken(reason: Reason) -> usize {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (gateway, mut client) = tokio::io::duplex(64 * 1024);
+            let sending = async {
+                let mut sent = 0;
+                while let Ok(more) = client.write(&[0; 64 * 1024]).await {
+                    sent += more;
+                }
+                sent
+            };
+            tokio::join!(linger(gateway, reason), sending).1
+        })
+    }
+
+    #[test]
+    fn what_still_comes_is_read_up_to_a_bound() {
+        let buffered = 64 * 1024;
+        for (reason, most) in [(Reason::Over, MAX_LINGER_BYTES), (Reason::Flood, MAX_FLOOD_LINGER_BYTES)] {
+            let taken = taken(reason);
+            assert!((most..=most + buffered).contains(&taken), "{reason:?}: {taken}");
+        }
+    }
+}

@@ -357,6 +357,32 @@ mod tests {
         assert_eq!(held.bytes, 0);
     }
 
+    /// Many clients that take nothing share a bound; the first piece of each is held all the same.
+    #[test]
+    fn all_clients_of_a_worker_share_a_bound() {
+        const PIECE: usize = 16 * 1024;
+        let mut clients: Vec<(Box<Recorder>, Held)> = Vec::new();
+        for _ in 0..2 * MAX_HELD_OF_ALL / MAX_BESIDE {
+            let mut recorder = recorder();
+            let mut held = Held::of(recorder.tail());
+            for from in [0, PIECE] {
+                let data = Bytes::from(vec![1; PIECE]);
+                recorder.push(&data).unwrap();
+                held.hold(Ok(Frame::data(data)), Some(from..from + PIECE));
+            }
+            clients.push((recorder, held));
+        }
+        let held: usize = clients.iter().map(|(_, held)| held.bytes).sum();
+        assert_eq!(held, HELD_OF_ALL.get());
+        assert!(held < MAX_HELD_OF_ALL + clients.len() * PIECE, "{held}");
+        assert_eq!(clients.last().unwrap().1.bytes, PIECE, "the first piece alone");
+        for (_, held) in &mut clients {
+            assert_eq!(take(held, usize::MAX).len(), 2 * PIECE);
+        }
+        drop(clients);
+        assert_eq!(HELD_OF_ALL.get(), 0);
+    }
+
     #[test]
     fn every_client_gets_everything_once() {
         for every in [1, 2, 5, 100] {
