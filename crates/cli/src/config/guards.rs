@@ -1,8 +1,6 @@
 //! Rules of one route that another route leads past: it is broader, has weaker rules or none, and reaches the same
 //! service or folder.
 
-use std::path::Path;
-
 use pilotlight_gateway::{RouteSpec, RouteTo};
 
 use super::diagnostic::{Code, Diagnostic, Span};
@@ -18,16 +16,14 @@ pub(super) fn check(routes: &[(&RouteSpec, &Span)], found: &mut Vec<Diagnostic>)
     }
     let plain = |route: &RouteSpec| route.json.is_none() && route.when.is_none();
     for (guarded, at) in routes.iter().filter(|(route, _)| route.admission.is_some() && plain(route)) {
-        let past = routes.iter().find_map(|(route, other_at)| {
-            let is_weaker = route.admission.is_none() && !is_blocked(route, guarded, routes);
-            is_weaker.then(|| way_past(route, guarded)).flatten().map(|way| (*route, *other_at, way))
+        let past = routes.iter().filter(|(route, _)| route.admission.is_none()).find_map(|(route, other_at)| {
+            let way = way_past(route, guarded).filter(|way| !is_guarded(way, route, routes))?;
+            Some((*route, *other_at, way))
         });
         if let Some((route, other_at, way)) = past {
-            let (own, other) = (shown(&guarded.path), shown(&way));
+            let (own, way, other) = (shown(&guarded.path), shown(&way), shown(&route.path));
             let message =
-                format!("the rules of {own} can be avoided: {other} leads to the same, by the route for {}", {
-                    shown(&route.path)
-                });
+                format!("the rules of {own} can be avoided: {way} leads to the same, by the route for {other}");
             found.push(
                 Diagnostic::warning(Code::Unsafe, (*at).clone(), message)
                     .related(other_at.clone(), "that is")
@@ -55,7 +51,7 @@ fn way_past(route: &RouteSpec, guarded: &RouteSpec) -> Option<String> {
         }
         (RouteTo::Files(one), RouteTo::Files(other)) if !route.exact => {
             let below = other.root.strip_prefix(&one.root).ok()?;
-            let path = joined(&route.path, &format!("/{}", path_text(below)?));
+            let path = joined(&route.path, &format!("/{}", below.to_str()?));
             let has_its_rules =
                 is_below(&path, &guarded.path) && (guarded.host.is_none() || route.host == guarded.host);
             (!has_its_rules).then_some(path)
@@ -64,21 +60,12 @@ fn way_past(route: &RouteSpec, guarded: &RouteSpec) -> Option<String> {
     }
 }
 
-/// Whether a third route, with rules, takes what would lead past them.
-fn is_blocked(route: &RouteSpec, guarded: &RouteSpec, all: &[(&RouteSpec, &Span)]) -> bool {
-    let Some(way) = way_past(route, guarded) else { return true };
-    let path = match &route.host {
-        Some(host) => way.strip_prefix(host.as_str()).unwrap_or(&way),
-        None => &way,
-    };
+/// Whether a third route, with rules, takes the path that would lead past those of the first.
+fn is_guarded(way: &str, route: &RouteSpec, all: &[(&RouteSpec, &Span)]) -> bool {
+    let path = route.host.as_deref().and_then(|host| way.strip_prefix(host)).unwrap_or(way);
     all.iter().any(|(other, _)| {
-        let is_of_host = other.host == route.host;
-        other.admission.is_some() && is_of_host && !other.exact && is_below(path, &other.path)
+        other.admission.is_some() && other.host == route.host && !other.exact && is_below(path, &other.path)
     })
-}
-
-fn path_text(path: &Path) -> Option<String> {
-    path.to_str().map(str::to_owned)
 }
 
 fn joined(path: &str, below: &str) -> String {
