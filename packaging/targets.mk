@@ -12,7 +12,7 @@ pack = $(PYTHON_OF_PACKAGES) packaging/$(1).py $(if $(BIN_DIR),--bin-dir $(BIN_D
 
 .PHONY: release release-all deb image image-kubernetes wheels npm crates brew aur sbom sums packages lab-bundle test-packages release-check reproducible
 
-release: ## pilotlight, optimized and stripped, in target/dist/bin; debug information in target/dist/debug
+release: ## pilotlight, optimized and stripped, in target/dist/bin/TARGET; debug information in target/dist/debug/TARGET
 	@$(if $(BIN_DIR),true,$(PYTHON_OF_PACKAGES) packaging/build.py --program pilotlight --target $(GNU) --profile $(PROFILE))
 
 release-all: ## the same of every program: pilotlight-redis, pilotlight-lab and pilotlight-kubernetes as well
